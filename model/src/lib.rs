@@ -1,2 +1,17 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The `model` room of Onbeat; see docs/architecture.md.
+//! The `model` room of Onbeat: the words every other room shares.
+//!
+//! - [`units`]: durations and percentages as people write them, exact.
+//! - [`taskset`]: the task-set file; [`workgen`]: the execution times it stands for.
+//! - [`policy`]: which scheduling policies have a name.
+//! - [`event`], [`run`]: what every world records; [`metrics`]: what the records amount to.
+//! - [`protocol`]: what programs and the reservation service say to each other.
+//!
+//! All times are unsigned nanoseconds; all utilizations are exact rationals.
+
+pub mod event;
+pub mod policy;
+pub mod run;
+pub mod taskset;
+pub mod units;
+pub mod workgen;

@@ -1,0 +1,318 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! The task-set file: what runs, on how many CPUs, for how long, under which policies. docs/task-set.md is the
+//! reference for its keys; this module is what the rooms see of it once it has been read and found sound.
+
+mod parse;
+mod table;
+mod work;
+
+use std::fmt;
+use std::fs::File;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use crate::policy::Policy;
+use crate::units::{Fraction, HOUR, MS, US};
+
+/// What a file may ask for at most, and why there is a limit at all: a mistake should be named, not simulated.
+pub mod limits {
+    use super::{HOUR, MS, US};
+
+    /// CPUs of one machine; the lab's and the core's limit.
+    pub const CPUS: u64 = 64;
+    /// Tasks over all entries, and best-effort processes.
+    pub const TASKS: u64 = 1000;
+    /// Shortest period, ns: 1 µs.
+    pub const PERIOD_MIN: u64 = US;
+    /// Longest period, deadline, work, offset and duration, ns: one hour.
+    pub const TIME: u64 = HOUR;
+    /// Longest single overhead in the simulator, ns.
+    pub const OVERHEAD: u64 = 1000 * MS;
+    /// Jobs over all tasks, so that a run fits in memory.
+    pub const JOBS: u64 = 50_000_000;
+    /// Bytes of a task-set file.
+    pub const FILE_BYTES: u64 = 1 << 20;
+    /// Bytes of a trace file.
+    pub const TRACE_BYTES: u64 = 64 << 20;
+    /// Characters of a name.
+    pub const NAME: usize = 64;
+}
+
+/// A sound task set.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct TaskSet {
+    /// Short name, usable in file names (letters, digits, `.`, `_`, `-`).
+    pub name: String,
+    /// One line for people; may be empty.
+    pub title: String,
+    /// Number of CPUs, 1 to 64.
+    pub cpus: u32,
+    /// Jobs are released from time 0 up to, not including, this time (ns).
+    pub duration: u64,
+    /// Seed of all random work.
+    pub seed: u64,
+    /// Policies to compare, at least one, no two equal.
+    pub policies: Vec<Policy>,
+    /// Share of every CPU that best-effort work is guaranteed, 0 up to but not including 1.
+    pub best_effort_share: Fraction,
+    /// Number of equal clusters under `c-edf`; divides `cpus`.
+    pub clusters: u32,
+    /// Kernel the lab boots.
+    pub kernel: Kernel,
+    /// Costs in the simulator.
+    pub overheads: Overheads,
+    /// The `[[task]]` entries in the order of the file.
+    pub tasks: Vec<TaskEntry>,
+    /// Best-effort load, if any.
+    pub best_effort: Option<BestEffort>,
+}
+
+/// Which kernel the lab boots.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Kernel {
+    /// The distribution's usual kernel.
+    #[default]
+    Plain,
+    /// The PREEMPT_RT kernel.
+    Rt,
+}
+
+/// Costs the simulator charges to the CPU, ns.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Overheads {
+    /// Each switch to another task on a CPU.
+    pub dispatch: u64,
+    /// In addition, when the switch preempted a job.
+    pub preemption: u64,
+    /// In addition, when the task last ran on another CPU.
+    pub migration: u64,
+}
+
+/// One `[[task]]` entry: `count` equal periodic tasks. Times in ns.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct TaskEntry {
+    /// Name of the entry; a copy is `NAME` or `NAME-0`, `NAME-1`, … see [`TaskEntry::copy_name`].
+    pub name: String,
+    /// Number of copies, at least 1.
+    pub count: u32,
+    /// Time between releases.
+    pub period: u64,
+    /// Relative deadline.
+    pub deadline: u64,
+    /// Reservation per period; without one the task is released and timed, but has none.
+    pub budget: Option<u64>,
+    /// First release of copy 0.
+    pub offset: u64,
+    /// Each further copy is released that much later.
+    pub stagger: u64,
+    /// CPUs it may use, ascending; `None` = all.
+    pub affinity: Option<Vec<u32>>,
+    /// Whether the program marks its jobs.
+    pub marks: bool,
+    /// What each job does.
+    pub work: Work,
+}
+
+/// What a job does.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Work {
+    /// Every job takes that many ns.
+    Constant(u64),
+    /// Uniform between both bounds, inclusive, ns.
+    Uniform(u64, u64),
+    /// Normal, drawn again until within [1 µs, max]; ns.
+    Normal {
+        /// Mean before truncation.
+        mean: u64,
+        /// Standard deviation before truncation.
+        sd: u64,
+        /// Largest value.
+        max: u64,
+    },
+    /// Exponential, drawn again until within [1 µs, max]; ns.
+    Exponential {
+        /// Mean before truncation.
+        mean: u64,
+        /// Largest value.
+        max: u64,
+    },
+    /// Recorded: job j takes `values[(start + j) % len]` ns.
+    Trace {
+        /// The file, as written in the task set.
+        path: PathBuf,
+        /// Index of the first job's value.
+        start: usize,
+        /// Its contents, never empty.
+        values: Arc<[u64]>,
+    },
+    /// Decodes a movie, one job a frame; lab only.
+    Movie {
+        /// As written in the task set; the lab finds or fetches it.
+        path: PathBuf,
+        /// Output width and height in pixels; `None` = as in the movie.
+        size: Option<(u32, u32)>,
+    },
+    /// Runs a program with its arguments; lab and live only.
+    Program(Vec<String>),
+}
+
+impl Work {
+    /// Whether job lengths are known before the run, so that the simulator can run it.
+    pub fn is_replayable(&self) -> bool {
+        !matches!(self, Work::Movie { .. } | Work::Program(_))
+    }
+}
+
+/// CPU-bound processes without any reservation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BestEffort {
+    /// How many.
+    pub count: u32,
+    /// Their nice value, −20 to 19.
+    pub nice: i32,
+}
+
+/// One periodic task: a copy of an entry.
+#[derive(Debug, Clone, Copy)]
+pub struct TaskCopy<'a> {
+    /// Index of the entry in [`TaskSet::tasks`].
+    pub entry: usize,
+    /// Copy within the entry.
+    pub copy: u32,
+    /// The entry itself.
+    pub spec: &'a TaskEntry,
+    /// Time of its first release, ns.
+    pub first_release: u64,
+    /// Jobs it releases before the set's duration is over.
+    pub jobs: u64,
+}
+
+impl TaskCopy<'_> {
+    /// `movie` if it is the only copy, else `movie-0`, `movie-1`, …
+    pub fn name(&self) -> String {
+        self.spec.copy_name(self.copy)
+    }
+
+    /// Release time of job `j`, ns.
+    pub fn release(&self, j: u64) -> u64 {
+        self.first_release + j * self.spec.period
+    }
+}
+
+impl TaskEntry {
+    /// Name of one copy.
+    pub fn copy_name(&self, copy: u32) -> String {
+        if self.count == 1 { self.name.clone() } else { format!("{}-{copy}", self.name) }
+    }
+
+    /// Utilization of the reservation, budget over period; 0 without one.
+    pub fn utilization(&self) -> Fraction {
+        Fraction::new(self.budget.unwrap_or(0), self.period)
+    }
+}
+
+impl TaskSet {
+    /// Reads a file. Traces are read too, relative to the file's folder.
+    ///
+    /// # Errors
+    /// The first thing wrong with the file, with its line and a remedy. Never panics, whatever the bytes.
+    pub fn load(path: impl AsRef<Path>) -> Result<TaskSet, LoadError> {
+        let path = path.as_ref();
+        let bytes = read_limited(path, limits::FILE_BYTES).map_err(|(reason, remedy)| {
+            LoadError { file: path.to_owned(), line: None, reason, remedy }
+        })?;
+        TaskSet::from_bytes(&bytes, path)
+    }
+
+    /// Reads the contents of a file; `path` serves error messages, the default name and relative traces.
+    ///
+    /// # Errors
+    /// As [`TaskSet::load`].
+    pub fn from_bytes(bytes: &[u8], path: &Path) -> Result<TaskSet, LoadError> {
+        parse::task_set(bytes, path)
+    }
+
+    /// All periodic tasks in the order every world uses: by entry, then by copy.
+    pub fn copies(&self) -> impl Iterator<Item = TaskCopy<'_>> {
+        self.tasks.iter().enumerate().flat_map(move |(entry, spec)| {
+            (0..spec.count).map(move |copy| {
+                let first_release = spec.offset + u64::from(copy) * spec.stagger;
+                let jobs = self.duration.saturating_sub(first_release).div_ceil(spec.period);
+                TaskCopy { entry, copy, spec, first_release, jobs }
+            })
+        })
+    }
+
+    /// Number of best-effort processes.
+    pub fn best_effort_count(&self) -> u32 {
+        self.best_effort.map_or(0, |b| b.count)
+    }
+}
+
+/// Why a task-set file cannot be used. Displays as `FILE:LINE: reason; remedy`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LoadError {
+    /// The task-set file.
+    pub file: PathBuf,
+    /// Line, from 1; `None` when it concerns the whole file.
+    pub line: Option<usize>,
+    /// What is wrong.
+    pub reason: String,
+    /// What to do about it.
+    pub remedy: String,
+}
+
+impl fmt::Display for LoadError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:", self.file.display())?;
+        if let Some(line) = self.line {
+            write!(f, "{line}:")?;
+        }
+        write!(f, " {}; {}", self.reason, self.remedy)
+    }
+}
+
+impl std::error::Error for LoadError {}
+
+/// Reads a whole file of at most `limit` bytes; otherwise a reason and a remedy.
+fn read_limited(path: &Path, limit: u64) -> Result<Vec<u8>, (String, String)> {
+    let io = |e: std::io::Error| {
+        let remedy = match e.kind() {
+            std::io::ErrorKind::NotFound => "check the path",
+            std::io::ErrorKind::PermissionDenied => "make the file readable",
+            _ => "check that it is an ordinary file",
+        };
+        (format!("cannot read {}: {e}", path.display()), remedy.to_string())
+    };
+    let file = File::open(path).map_err(io)?;
+    let mut bytes = Vec::new();
+    file.take(limit + 1).read_to_end(&mut bytes).map_err(io)?;
+    if bytes.len() as u64 > limit {
+        return Err((
+            format!("{} is larger than {limit} bytes", path.display()),
+            "give a smaller file".into(),
+        ));
+    }
+    Ok(bytes)
+}
+
+/// The known word nearest to a misspelled one, if any is near.
+pub(crate) fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    if word.len() > limits::NAME {
+        return None;
+    }
+    known
+        .into_iter()
+        .map(|k| (strsim::damerau_levenshtein(word, k), k))
+        .filter(|(distance, k)| *distance <= k.len().max(word.len()) / 3 + 1)
+        .min_by_key(|(distance, _)| *distance)
+        .map(|(_, k)| k)
+}
+
+#[cfg(test)]
+mod tests;

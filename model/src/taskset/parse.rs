@@ -1,0 +1,336 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! From bytes to a sound [`TaskSet`], from the whole file down to one task's work.
+
+use std::path::Path;
+
+use num_rational::Ratio;
+use toml::de::DeTable;
+
+use super::table::{self, At, Fault, Table, fault};
+use super::{BestEffort, Kernel, LoadError, Overheads, TaskEntry, TaskSet, limits, work};
+use crate::policy::Policy;
+use crate::units::{clip, format_duration, format_percent};
+
+const TOP: [&str; 12] = [
+    "name",
+    "title",
+    "cpus",
+    "duration",
+    "seed",
+    "policies",
+    "best_effort_share",
+    "clusters",
+    "kernel",
+    "overheads",
+    "task",
+    "best_effort",
+];
+const TASK: [&str; 10] = [
+    "name", "count", "period", "deadline", "budget", "offset", "stagger", "affinity", "marks",
+    "work",
+];
+const EXAMPLE: &str = "cpus = 1, duration = \"1s\" and a [[task]] with name, period and work";
+
+pub(super) fn task_set(bytes: &[u8], path: &Path) -> Result<TaskSet, LoadError> {
+    let whole = |reason: &str, remedy: String| LoadError {
+        file: path.to_owned(),
+        line: None,
+        reason: reason.into(),
+        remedy,
+    };
+    let text = match std::str::from_utf8(bytes) {
+        Ok(text) => text,
+        Err(e) => {
+            let line = line_of(bytes, e.valid_up_to());
+            let remedy = "give a task-set file, which is UTF-8 text in TOML".into();
+            let reason = "the file is not text";
+            return Err(LoadError { line: Some(line), ..whole(reason, remedy) });
+        }
+    };
+    if text.trim().is_empty() {
+        return Err(whole("the file is empty", format!("write {EXAMPLE}")));
+    }
+    let at_line = |Fault { at, reason, remedy }: Fault| LoadError {
+        file: path.to_owned(),
+        line: Some(line_of(bytes, at)),
+        reason,
+        remedy,
+    };
+    if let Some(nul) = text.find('\0') {
+        let remedy = "give a task-set file, which is text in TOML".into();
+        return Err(at_line(Fault { at: nul, reason: "the file is binary".into(), remedy }));
+    }
+    let document = DeTable::parse(text).map_err(|e| {
+        let reason = format!("not valid TOML: {}", e.message().replace('\n', ", "));
+        let at = e.span().map_or(0, |s| s.start);
+        at_line(Fault {
+            at,
+            reason,
+            remedy: "correct the line; docs/task-set.md has examples".into(),
+        })
+    })?;
+    let stem = path.file_stem().map(|s| s.to_string_lossy().into_owned());
+    let folder = path.parent().unwrap_or(Path::new(""));
+    top(folder, document.get_ref(), &stem.unwrap_or_default()).map_err(at_line)
+}
+
+/// Line of a byte, from 1.
+pub(super) fn line_of(bytes: &[u8], at: usize) -> usize {
+    1 + bytes[..at.min(bytes.len())].iter().filter(|b| **b == b'\n').count()
+}
+
+fn top(folder: &Path, document: &DeTable<'_>, stem: &str) -> Result<TaskSet, Fault> {
+    let top = Table::new(document, 0, "the file", &TOP)?;
+    let name = match top.string("name")? {
+        Some(n) => plain_name(&n, "name")?,
+        None => default_name(stem),
+    };
+    let title = match top.string("title")? {
+        Some(t) if t.value.chars().any(char::is_control) || t.value.len() > 200 => {
+            return fault(t.at, "title is not one short line", "keep it to 200 plain characters");
+        }
+        Some(t) => t.value.to_string(),
+        None => String::new(),
+    };
+    let cpus = top.integer("cpus", 1, limits::CPUS as i64)?;
+    let cpus = top.required("cpus", "4", cpus)?.value as u32;
+    let duration = top.duration("duration", 1, limits::TIME)?;
+    let duration = top.required("duration", "\"10s\"", duration)?.value;
+    let seed = top.integer("seed", 0, i64::MAX)?.map_or(1, |s| s.value as u64);
+    let best_effort_share = match top.percent("best_effort_share")? {
+        Some(share) if share.value >= Ratio::from_integer(1) => {
+            let reason =
+                format!("best_effort_share = {} leaves nothing", format_percent(share.value));
+            return fault(share.at, reason, "choose less than 100%, for example \"5%\"");
+        }
+        Some(share) => share.value,
+        None => Ratio::new(1, 20),
+    };
+    let set = TaskSet {
+        name,
+        title,
+        cpus,
+        duration,
+        seed,
+        policies: policies(&top)?,
+        best_effort_share,
+        clusters: clusters(&top, cpus)?,
+        kernel: kernel(&top)?,
+        overheads: overheads(&top)?,
+        tasks: tasks(folder, &top, cpus, duration)?,
+        best_effort: best_effort(&top)?,
+    };
+    if set.tasks.is_empty() && set.best_effort_count() == 0 {
+        return fault(0, "the file describes no work", "add a [[task]] with name, period and work");
+    }
+    let jobs: u64 = set.copies().map(|c| c.jobs).sum();
+    if jobs > limits::JOBS {
+        let reason = format!("the tasks would release {jobs} jobs, more than {}", limits::JOBS);
+        let at = top.value("duration").map_or(0, |v| v.span().start);
+        return fault(at, reason, "shorten the duration or lengthen the periods");
+    }
+    Ok(set)
+}
+
+fn tasks(
+    folder: &Path,
+    top: &Table<'_, '_>,
+    cpus: u32,
+    duration: u64,
+) -> Result<Vec<TaskEntry>, Fault> {
+    let mut tasks: Vec<TaskEntry> = Vec::new();
+    let Some(list) = top.value("task") else { return Ok(tasks) };
+    let Some(entries) = list.get_ref().as_array() else {
+        let reason = "task must be a list of tables";
+        return fault(list.span().start, reason, "write [[task]] with two brackets");
+    };
+    let mut total = 0;
+    for entry in entries.iter() {
+        let Some(t) = entry.get_ref().as_table() else {
+            return table::wrong_type(entry, "task", "a table", "[[task]] on a line of its own");
+        };
+        let t = Table::new(t, entry.span().start, "[[task]]", &TASK)?;
+        let task = task(folder, &t, cpus, duration)?;
+        if tasks.iter().any(|other| other.name == task.name) {
+            let at = t.value("name").map_or(t.at, |v| v.span().start);
+            let reason = format!("two tasks are called \"{}\"", task.name);
+            return fault(at, reason, "give each [[task]] its own name, or use count");
+        }
+        total += u64::from(task.count);
+        if total > limits::TASKS {
+            let at = t.value("count").map_or(t.at, |v| v.span().start);
+            let reason = format!("the file asks for {total} tasks or more");
+            return fault(at, reason, format!("keep to {} in all", limits::TASKS));
+        }
+        tasks.push(task);
+    }
+    Ok(tasks)
+}
+
+fn task(folder: &Path, t: &Table<'_, '_>, cpus: u32, duration: u64) -> Result<TaskEntry, Fault> {
+    let name = t.required("name", "\"movie\"", t.string("name")?)?;
+    let name = plain_name(&name, "name")?;
+    let count = t.integer("count", 1, limits::TASKS as i64)?.map_or(1, |c| c.value as u32);
+    let period = t.duration("period", limits::PERIOD_MIN, limits::TIME)?;
+    let period = t.required("period", "\"41ms\"", period)?.value;
+    let deadline = t.duration("deadline", 1, limits::TIME)?.map_or(period, |d| d.value);
+    let budget = t.duration("budget", 1, limits::TIME)?;
+    if let Some(b) = &budget {
+        for (word, limit) in [("period", period), ("deadline", deadline)] {
+            if b.value > limit {
+                let (q, l) = (format_duration(b.value), format_duration(limit));
+                let reason = format!("the budget {q} is above the {word} {l}");
+                return fault(b.at, reason, format!("lower it to {l} or less"));
+            }
+        }
+    }
+    let offset = t.duration("offset", 0, limits::TIME)?;
+    let stagger = t.duration("stagger", 0, limits::TIME)?.map_or(0, |s| s.value);
+    let (offset_at, offset) = offset.map_or((t.at, 0), |o| (o.at, o.value));
+    // Both are at most an hour and there are at most 1000 copies: no overflow.
+    let last = offset + stagger * u64::from(count - 1);
+    if last >= duration {
+        let reason = format!(
+            "the last copy is first released at {}, after the end at {}",
+            format_duration(last),
+            format_duration(duration)
+        );
+        return fault(offset_at, reason, "lower offset or stagger, or lengthen duration");
+    }
+    let work = work::work(folder, t)?;
+    Ok(TaskEntry {
+        name,
+        count,
+        period,
+        deadline,
+        budget: budget.map(|b| b.value),
+        offset,
+        stagger,
+        affinity: affinity(t, cpus)?,
+        marks: t.boolean("marks")?.unwrap_or(false),
+        work,
+    })
+}
+fn policies(top: &Table<'_, '_>) -> Result<Vec<Policy>, Fault> {
+    const LIKE: &str = "[\"g-edf+cbs\", \"g-edf+fcbs\"]";
+    let Some(list) = top.array("policies", LIKE)? else {
+        return Ok(vec!["g-edf+fcbs".parse().expect("a policy of the core")]);
+    };
+    let mut policies = Vec::new();
+    for item in list.value.iter() {
+        let text = table::string(item, "policies")?;
+        let policy: Policy = match text.value.parse() {
+            Ok(policy) => policy,
+            Err(e) => {
+                let error: crate::policy::UnknownPolicy = e;
+                let all = error.to_string();
+                let (reason, remedy) = all.split_once("; ").unwrap_or((&all, "see docs"));
+                return fault(text.at, reason, remedy);
+            }
+        };
+        if policies.contains(&policy) {
+            let reason = format!("the policy {policy} is listed twice");
+            return fault(text.at, reason, "keep one of the two");
+        }
+        policies.push(policy);
+    }
+    if policies.is_empty() {
+        return fault(list.at, "policies is an empty list", format!("write policies = {LIKE}"));
+    }
+    Ok(policies)
+}
+
+fn clusters(top: &Table<'_, '_>, cpus: u32) -> Result<u32, Fault> {
+    let Some(c) = top.integer("clusters", 1, limits::CPUS as i64)? else {
+        return Ok(if cpus.is_multiple_of(2) { 2 } else { 1 });
+    };
+    if !cpus.is_multiple_of(c.value as u32) {
+        let reason = format!("{} clusters do not divide {cpus} CPUs equally", c.value);
+        let fit: Vec<String> =
+            (1..=cpus).filter(|n| cpus.is_multiple_of(*n)).map(|n| n.to_string()).collect();
+        return fault(c.at, reason, format!("choose one of {}", fit.join(", ")));
+    }
+    Ok(c.value as u32)
+}
+
+fn kernel(top: &Table<'_, '_>) -> Result<Kernel, Fault> {
+    match top.string("kernel")? {
+        None => Ok(Kernel::Plain),
+        Some(k) => match k.value {
+            "plain" => Ok(Kernel::Plain),
+            "rt" => Ok(Kernel::Rt),
+            other => {
+                let reason = format!("there is no kernel \"{}\"", clip(other));
+                fault(k.at, reason, "write \"plain\" or \"rt\"")
+            }
+        },
+    }
+}
+
+fn overheads(top: &Table<'_, '_>) -> Result<Overheads, Fault> {
+    let known = ["dispatch", "preemption", "migration"];
+    let Some(t) = top.table("overheads", "[overheads]", "{ dispatch = \"2us\" }", &known)? else {
+        return Ok(Overheads::default());
+    };
+    let get = |key| Ok(t.duration(key, 0, limits::OVERHEAD)?.map_or(0, |d| d.value));
+    Ok(Overheads {
+        dispatch: get("dispatch")?,
+        preemption: get("preemption")?,
+        migration: get("migration")?,
+    })
+}
+
+fn best_effort(top: &Table<'_, '_>) -> Result<Option<BestEffort>, Fault> {
+    let known = ["count", "nice"];
+    let Some(t) = top.table("best_effort", "[best_effort]", "{ count = 8 }", &known)? else {
+        return Ok(None);
+    };
+    let count = t.integer("count", 0, limits::TASKS as i64)?;
+    let count = t.required("count", "8", count)?.value as u32;
+    let nice = t.integer("nice", -20, 19)?.map_or(0, |n| n.value as i32);
+    Ok(Some(BestEffort { count, nice }))
+}
+
+fn affinity(t: &Table<'_, '_>, cpus: u32) -> Result<Option<Vec<u32>>, Fault> {
+    let Some(list) = t.array("affinity", "[0, 1]")? else { return Ok(None) };
+    let mut mask = Vec::new();
+    for item in list.value.iter() {
+        let cpu = table::integer(item, "affinity", 0, i64::from(u32::MAX))?;
+        if cpu.value >= i64::from(cpus) {
+            let reason = format!("affinity names CPU {}, but cpus = {cpus}", cpu.value);
+            return fault(cpu.at, reason, format!("use CPUs 0 to {}", cpus - 1));
+        }
+        let cpu_number = cpu.value as u32;
+        if mask.contains(&cpu_number) {
+            let reason = format!("affinity names CPU {cpu_number} twice");
+            return fault(cpu.at, reason, "name it once");
+        }
+        mask.push(cpu_number);
+    }
+    if mask.is_empty() {
+        return fault(list.at, "affinity allows no CPU", "name at least one, or leave it out");
+    }
+    mask.sort_unstable();
+    Ok(Some(mask))
+}
+
+fn is_plain(c: char) -> bool {
+    c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-')
+}
+
+fn plain_name(name: &At<&str>, key: &str) -> Result<String, Fault> {
+    let fits = (1..=limits::NAME).contains(&name.value.len());
+    // It becomes part of file names: no leading dot, nothing to quote.
+    if fits && !name.value.starts_with('.') && name.value.chars().all(is_plain) {
+        return Ok(name.value.to_string());
+    }
+    let reason = format!("{key} = \"{}\" is not a plain name", clip(name.value));
+    fault(name.at, reason, "use 1 to 64 letters, digits, '.', '_' and '-', not '.' first")
+}
+
+/// A name made from the file's, for files that give none.
+fn default_name(stem: &str) -> String {
+    let name: String = stem.chars().filter(|c| is_plain(*c)).take(limits::NAME).collect();
+    let name = name.trim_start_matches('.');
+    if name.is_empty() { "task-set".into() } else { name.into() }
+}

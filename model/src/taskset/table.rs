@@ -1,0 +1,203 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! A TOML table that knows where it stands: every read names the key, its line, what is wrong and what to write.
+
+use toml::Spanned;
+use toml::de::{DeArray, DeTable, DeValue};
+
+use crate::units::{self, Fraction, clip, format_duration};
+
+/// What is wrong at a byte of the file, and what to do.
+pub(super) struct Fault {
+    pub at: usize,
+    pub reason: String,
+    pub remedy: String,
+}
+
+/// A fault as result, in one expression.
+pub(super) fn fault<T>(
+    at: usize,
+    reason: impl Into<String>,
+    remedy: impl Into<String>,
+) -> Result<T, Fault> {
+    Err(Fault { at, reason: reason.into(), remedy: remedy.into() })
+}
+
+/// A table with the byte where it begins and a name for messages (`[[task]]`, `work`, …).
+pub(super) struct Table<'a, 'i> {
+    entries: &'a DeTable<'i>,
+    pub at: usize,
+    pub what: &'static str,
+}
+
+/// A value and the byte where it stands.
+pub(super) struct At<T> {
+    pub at: usize,
+    pub value: T,
+}
+
+type Value<'i> = Spanned<DeValue<'i>>;
+
+impl<'a, 'i> Table<'a, 'i> {
+    /// The table, after checking that every key in it is a known one.
+    pub fn new(
+        entries: &'a DeTable<'i>,
+        at: usize,
+        what: &'static str,
+        known: &[&'static str],
+    ) -> Result<Self, Fault> {
+        for key in entries.keys() {
+            let name: &str = key.get_ref();
+            if !known.contains(&name) {
+                let remedy = match super::nearest(name, known.iter().copied()) {
+                    Some(near) => format!("did you mean \"{near}\"?"),
+                    None => format!("the keys here are {}", known.join(", ")),
+                };
+                let reason = format!("unknown key \"{}\" in {what}", clip(name));
+                return fault(key.span().start, reason, remedy);
+            }
+        }
+        Ok(Self { entries, at, what })
+    }
+
+    pub fn value(&self, key: &str) -> Option<&'a Value<'i>> {
+        self.entries.get(key)
+    }
+
+    /// A value that must be there; `like` shows how to write it.
+    pub fn required<T>(&self, key: &str, like: &str, got: Option<At<T>>) -> Result<At<T>, Fault> {
+        match got {
+            Some(value) => Ok(value),
+            None => {
+                let reason = format!("{} has no \"{key}\"", self.what);
+                fault(self.at, reason, format!("add {key} = {like}"))
+            }
+        }
+    }
+
+    pub fn string(&self, key: &str) -> Result<Option<At<&'a str>>, Fault> {
+        self.value(key).map(|v| string(v, key)).transpose()
+    }
+
+    pub fn boolean(&self, key: &str) -> Result<Option<bool>, Fault> {
+        let Some(v) = self.value(key) else { return Ok(None) };
+        match v.get_ref().as_bool() {
+            Some(b) => Ok(Some(b)),
+            None => wrong_type(v, key, "true or false", "true"),
+        }
+    }
+
+    /// An integer within limits.
+    pub fn integer(&self, key: &str, min: i64, max: i64) -> Result<Option<At<i64>>, Fault> {
+        self.value(key).map(|v| integer(v, key, min, max)).transpose()
+    }
+
+    /// A duration in ns within limits.
+    pub fn duration(&self, key: &str, min: u64, max: u64) -> Result<Option<At<u64>>, Fault> {
+        self.value(key).map(|v| duration(v, key, min, max)).transpose()
+    }
+
+    pub fn percent(&self, key: &str) -> Result<Option<At<Fraction>>, Fault> {
+        let Some(v) = self.value(key) else { return Ok(None) };
+        if !v.get_ref().is_str() {
+            return wrong_type(v, key, "a percentage in quotes", "\"5%\"");
+        }
+        let text = string(v, key)?;
+        match units::parse_percent(text.value) {
+            Ok(value) => Ok(Some(At { at: text.at, value })),
+            Err(e) => unit_fault(text.at, key, &e),
+        }
+    }
+
+    pub fn array(&self, key: &str, like: &str) -> Result<Option<At<&'a DeArray<'i>>>, Fault> {
+        let Some(v) = self.value(key) else { return Ok(None) };
+        match v.get_ref().as_array() {
+            Some(value) => Ok(Some(At { at: v.span().start, value })),
+            None => wrong_type(v, key, "a list", like),
+        }
+    }
+
+    /// A table inside this one.
+    pub fn table(
+        &self,
+        key: &str,
+        what: &'static str,
+        like: &str,
+        known: &[&'static str],
+    ) -> Result<Option<Table<'a, 'i>>, Fault> {
+        let Some(v) = self.value(key) else { return Ok(None) };
+        match v.get_ref().as_table() {
+            Some(t) => Table::new(t, v.span().start, what, known).map(Some),
+            None => wrong_type(v, key, "a table", like),
+        }
+    }
+}
+
+pub(super) fn string<'a>(v: &'a Value<'_>, key: &str) -> Result<At<&'a str>, Fault> {
+    match v.get_ref().as_str() {
+        Some(value) => Ok(At { at: v.span().start, value }),
+        None => wrong_type(v, key, "a text in quotes", "\"…\""),
+    }
+}
+
+pub(super) fn integer(v: &Value<'_>, key: &str, min: i64, max: i64) -> Result<At<i64>, Fault> {
+    let at = v.span().start;
+    let Some(i) = v.get_ref().as_integer() else {
+        return wrong_type(v, key, "a whole number", &min.max(1).to_string());
+    };
+    match i64::from_str_radix(i.as_str(), i.radix()) {
+        Ok(value) if (min..=max).contains(&value) => Ok(At { at, value }),
+        _ => fault(
+            at,
+            format!("{key} = {} is outside {min} to {max}", clip(i.as_str())),
+            format!("choose {key} between {min} and {max}"),
+        ),
+    }
+}
+
+pub(super) fn duration(v: &Value<'_>, key: &str, min: u64, max: u64) -> Result<At<u64>, Fault> {
+    if let Some(number) = v.get_ref().as_integer() {
+        let number = clip(number.as_str());
+        let reason = format!("{key} = {number} has no unit");
+        return fault(v.span().start, reason, format!("write {key} = \"{number}ms\", say"));
+    }
+    if !v.get_ref().is_str() {
+        return wrong_type(v, key, "a duration in quotes", "\"41.7ms\"");
+    }
+    let text = string(v, key)?;
+    let value = match units::parse_duration(text.value) {
+        Ok(value) => value,
+        Err(e) => return unit_fault(text.at, key, &e),
+    };
+    let (low, high) = (format_duration(min), format_duration(max));
+    let shown = clip(text.value);
+    if value == 0 && min > 0 {
+        return fault(text.at, format!("{key} is zero"), format!("choose at least {low}"));
+    }
+    if value < min {
+        let reason = format!("{key} = {shown} is below the smallest allowed, {low}");
+        return fault(text.at, reason, format!("choose at least {low}"));
+    }
+    if value > max {
+        let reason = format!("{key} = {shown} is above the largest allowed, {high}");
+        return fault(text.at, reason, format!("choose at most {high}"));
+    }
+    Ok(At { at: text.at, value })
+}
+
+pub(super) fn wrong_type<T>(
+    v: &Value<'_>,
+    key: &str,
+    wanted: &str,
+    like: &str,
+) -> Result<T, Fault> {
+    let got = v.get_ref().type_str();
+    let reason = format!("{key} must be {wanted}, not a TOML {got}");
+    fault(v.span().start, reason, format!("write {key} = {like}"))
+}
+
+/// Unit errors carry their remedy after a semicolon.
+fn unit_fault<T>(at: usize, key: &str, error: &units::UnitError) -> Result<T, Fault> {
+    let text = error.to_string();
+    let (reason, remedy) = text.split_once("; ").unwrap_or((&text, "see docs/task-set.md"));
+    fault(at, format!("{key}: {reason}"), remedy)
+}

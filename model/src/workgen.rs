@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Execution times of jobs, the same in every world and on every machine.
+//!
+//! Random work of copy c of entry i is drawn from ChaCha8 keyed by the task set's seed, stream (i, c): adding a task or
+//! a job changes no other. Only integer arithmetic and `libm` are used, so no platform's mathematics library shows.
+
+use rand_chacha::ChaCha8Rng;
+use rand_chacha::rand_core::{RngCore, SeedableRng};
+
+use crate::taskset::{TaskCopy, TaskSet, Work};
+use crate::units::US;
+
+/// The endless sequence of execution times (ns, at least 1) of one task.
+#[derive(Debug, Clone)]
+pub struct WorkGen<'w> {
+    work: &'w Work,
+    rng: ChaCha8Rng,
+    job: usize,
+}
+
+impl<'w> WorkGen<'w> {
+    /// The generator of copy `copy` of entry `entry`; `None` for work whose length only running it can tell.
+    pub fn new(work: &'w Work, seed: u64, entry: usize, copy: u32) -> Option<Self> {
+        if !work.is_replayable() {
+            return None;
+        }
+        let mut key = [0; 32];
+        key[..8].copy_from_slice(&seed.to_le_bytes());
+        let mut rng = ChaCha8Rng::from_seed(key);
+        rng.set_stream((entry as u64) << 32 | u64::from(copy));
+        Some(Self { work, rng, job: 0 })
+    }
+
+    /// Uniform in [0, span], by multiplication: its bias is below 2⁻⁶⁴ · span.
+    fn below(&mut self, span: u64) -> u64 {
+        ((u128::from(self.rng.next_u64()) * (u128::from(span) + 1)) >> 64) as u64
+    }
+
+    /// Uniform in (0, 1] with 53 bits, never 0, so that its logarithm is finite.
+    fn unit(&mut self) -> f64 {
+        ((self.rng.next_u64() >> 11) + 1) as f64 / (1u64 << 53) as f64
+    }
+
+    /// Draws until the value lies in [1 µs, max]. The task-set file's rules keep the chance of each draw above one
+    /// in ten, so the bound on the tries is only there against a hand-made `Work`.
+    fn truncated(&mut self, max: u64, mut draw: impl FnMut(&mut Self) -> f64) -> u64 {
+        for _ in 0..1000 {
+            let x = draw(self);
+            if x >= US as f64 && x <= max as f64 {
+                return libm::round(x) as u64;
+            }
+        }
+        max.max(1)
+    }
+}
+
+impl Iterator for WorkGen<'_> {
+    type Item = u64;
+
+    fn next(&mut self) -> Option<u64> {
+        let job = self.job;
+        self.job += 1;
+        Some(match *self.work {
+            Work::Constant(ns) => ns,
+            Work::Uniform(low, high) => low + self.below(high.saturating_sub(low)),
+            // Box and Muller (1958); the second value of each pair is not used, to keep draws independent of history.
+            Work::Normal { mean, sd, max } => self.truncated(max, |g| {
+                let radius = libm::sqrt(-2.0 * libm::log(g.unit()));
+                let angle = 2.0 * std::f64::consts::PI * g.unit();
+                mean as f64 + sd as f64 * radius * libm::cos(angle)
+            }),
+            Work::Exponential { mean, max } => {
+                self.truncated(max, |g| -(mean as f64) * libm::log(g.unit()))
+            }
+            Work::Trace { start, ref values, .. } => {
+                values[(start % values.len() + job % values.len()) % values.len()]
+            }
+            Work::Movie { .. } | Work::Program(_) => return None,
+        })
+    }
+}
+
+/// Execution times (ns) of all jobs the task releases within the set's duration; `None` for movies and programs.
+pub fn execution_times(set: &TaskSet, task: &TaskCopy<'_>) -> Option<Vec<u64>> {
+    let jobs = usize::try_from(task.jobs).ok()?;
+    let generator = WorkGen::new(&task.spec.work, set.seed, task.entry, task.copy)?;
+    Some(generator.take(jobs).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn first(work: &Work, seed: u64, entry: usize, copy: u32, n: usize) -> Vec<u64> {
+        WorkGen::new(work, seed, entry, copy).unwrap().take(n).collect()
+    }
+
+    const NORMAL: Work = Work::Normal { mean: 15_000_000, sd: 5_000_000, max: 20_000_000 };
+    const EXPONENTIAL: Work = Work::Exponential { mean: 15_000_000, max: 45_000_000 };
+
+    #[test]
+    fn the_sequences_are_these_on_every_machine() {
+        // Recorded once; a change here changes every published result.
+        assert_eq!(first(&Work::Uniform(5, 30), 1, 0, 0, 5), UNIFORM_SEQUENCE);
+        assert_eq!(first(&NORMAL, 1, 0, 0, 3), NORMAL_SEQUENCE);
+        assert_eq!(first(&EXPONENTIAL, 1, 2, 3, 3), EXPONENTIAL_SEQUENCE);
+    }
+    const UNIFORM_SEQUENCE: [u64; 5] = [14, 12, 25, 28, 27]; 5];
+    const NORMAL_SEQUENCE: [u64; 3] = [0; 3];
+    const EXPONENTIAL_SEQUENCE: [u64; 3] = [0; 3];
+
+    #[test]
+    fn seed_entry_and_copy_each_change_the_sequence() {
+        let work = Work::Uniform(1, u64::MAX);
+        let all = [
+            first(&work, 1, 0, 0, 4),
+            first(&work, 2, 0, 0, 4),
+            first(&work, 1, 1, 0, 4),
+            first(&work, 1, 0, 1, 4),
+        ];
+        for (i, a) in all.iter().enumerate() {
+            assert!(all[..i].iter().all(|b| a != b), "{i}");
+        }
+    }
+
+    #[test]
+    fn uniform_reaches_both_ends_and_nothing_beyond() {
+        let values = first(&Work::Uniform(5, 8), 7, 0, 0, 1000);
+        assert_eq!(values.iter().min(), Some(&5));
+        assert_eq!(values.iter().max(), Some(&8));
+        assert!(first(&Work::Uniform(9, 9), 7, 0, 0, 10).iter().all(|v| *v == 9));
+    }
+
+    #[test]
+    fn truncated_draws_stay_inside_and_keep_their_middle() {
+        for (work, max, mean) in
+            [(&NORMAL, 20_000_000, 13_500_000), (&EXPONENTIAL, 45_000_000, 12_640_000)]
+        {
+            let values = first(work, 3, 0, 0, 100_000);
+            assert!(values.iter().all(|v| (US..=max).contains(v)));
+            let got = values.iter().sum::<u64>() / values.len() as u64;
+            // Means of the truncated distributions, worked out by hand; 1 % is above ten standard errors.
+            assert!(got.abs_diff(mean) < mean / 100, "{got} instead of {mean}");
+        }
+    }
+
+    #[test]
+    fn traces_start_where_told_and_go_round() {
+        let work = Work::Trace { path: "t".into(), start: 2, values: vec![10, 20, 30].into() };
+        assert_eq!(first(&work, 1, 0, 0, 5), [30, 10, 20, 30, 10]);
+    }
+
+    #[test]
+    fn movies_and_programs_have_no_known_length() {
+        assert!(WorkGen::new(&Work::Program(vec!["x".into()]), 1, 0, 0).is_none());
+        assert!(WorkGen::new(&Work::Movie { path: "m".into(), size: None }, 1, 0, 0).is_none());
+    }
+}
