@@ -1,2 +1,27 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The `workloads` room of Onbeat; see docs/architecture.md.
+//! The `workloads` room of Onbeat: programs with deadlines to try schedulers on.
+//!
+//! - `onbeat-play` plays an H.264 movie, one job a picture ([`movie`]).
+//! - `onbeat-work` burns given amounts of CPU time, or all it can get ([`burn`]).
+//! - `onbeat-runner` carries out one policy of a task set on this machine.
+//!
+//! The three share [`pace`], which releases jobs on time, and [`board`], the shared memory
+//! through which the runner tells them what to do and they tell what happened.
+
+pub mod board;
+pub mod burn;
+pub mod movie;
+pub mod pace;
+pub mod record;
+pub mod sys;
+
+/// How a program ends: the whole chain of an error on one line of stderr, and status 1.
+pub fn exit_code(program: &str, result: anyhow::Result<()>) -> std::process::ExitCode {
+    match result {
+        Ok(()) => std::process::ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("{program}: {error:#}");
+            std::process::ExitCode::FAILURE
+        }
+    }
+}

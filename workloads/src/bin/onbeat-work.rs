@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! `onbeat-work`: a periodic process that burns exact amounts of CPU time, or a best-effort one.
+
+use anyhow::{Result, bail};
+use clap::Parser;
+use onbeat_model::units::parse_duration;
+use onbeat_workloads::board::Plan;
+use onbeat_workloads::burn::Burner;
+use onbeat_workloads::exit_code;
+use onbeat_workloads::pace::Seat;
+use std::os::fd::RawFd;
+use std::process::ExitCode;
+use std::sync::atomic::Ordering::Relaxed;
+
+/// Burns a given amount of CPU time in every period, or all it can get.
+#[derive(Parser)]
+#[command(name = "onbeat-work", version)]
+struct Args {
+    /// Time between releases
+    #[arg(long, value_parser = parse_duration, default_value = "41ms")]
+    period: u64,
+    /// CPU time of each job
+    #[arg(long, value_parser = parse_duration, default_value = "20ms", conflicts_with = "hog")]
+    work: u64,
+    /// How long to go on
+    #[arg(long, value_parser = parse_duration, default_value = "10s")]
+    duration: u64,
+    /// Take all CPU time there is instead
+    #[arg(long)]
+    hog: bool,
+    /// Mark the end of each job for a reservation made with marks
+    #[arg(long)]
+    mark: bool,
+    /// Descriptor of a runner's board
+    #[arg(long, hide = true, requires = "slot")]
+    board: Option<RawFd>,
+    /// Place on that board
+    #[arg(long, hide = true, requires = "board")]
+    slot: Option<usize>,
+}
+
+fn main() -> ExitCode {
+    exit_code("onbeat-work", run(Args::parse()))
+}
+
+fn run(args: Args) -> Result<()> {
+    let alone = args.board.is_none();
+    let seat = match (args.board, args.slot) {
+        (Some(board), Some(slot)) => Seat::given(board, slot)?,
+        _ => {
+            if args.period == 0 {
+                bail!("--period must be more than 0");
+            }
+            let jobs = if args.hog { 0 } else { args.duration.div_ceil(args.period) };
+            let work = vec![args.work; jobs as usize];
+            Seat::alone(Plan { offset: 0, period: args.period, marks: args.mark, work })?
+        }
+    };
+    if args.hog {
+        let count = seat.hog(alone.then_some(args.duration));
+        if alone {
+            println!("counted to {count}");
+        }
+    } else {
+        let mut burner = Burner::calibrate();
+        seat.run_jobs(alone, |job, used| Ok(burner.until(used + job.work.load(Relaxed))))?;
+        if alone {
+            println!("{}", seat.summary());
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Burning an exact amount of CPU time.
+//!
+//! The thread's CPU clock is the truth, but reading it is a system call. So most of the time goes
+//! into a counting loop whose fastest speed is known, and each stretch of it is a fixed part of
+//! what remains: even when the CPU suddenly runs [`SLOWDOWN`] times slower (virtual CPUs that
+//! share one host core do), a stretch cannot overshoot. A job of 20 ms takes about 80 reads.
+
+use crate::sys;
+use std::hint::black_box;
+
+/// How many times slower than its best the CPU may become without harm to precision.
+const SLOWDOWN: f64 = 9.0;
+
+/// Burns CPU time, and knows how fast it can at best.
+#[derive(Debug, Clone)]
+pub struct Burner {
+    /// Loop iterations per ns of CPU time, the most ever seen.
+    speed: f64,
+    /// CPU time of one read of the clock, ns.
+    read_cost: u64,
+}
+
+impl Burner {
+    /// Measures the loop and the clock, which takes some 2 ms of CPU time.
+    pub fn calibrate() -> Self {
+        let mut burner = Self { speed: 0.0, read_cost: u64::MAX };
+        let mut last = sys::thread_cpu();
+        for _ in 0..64 {
+            let now = sys::thread_cpu();
+            burner.read_cost = burner.read_cost.min((now - last).max(1));
+            last = now;
+        }
+        let mut iterations = 1000;
+        for _ in 0..10 {
+            let took = burner.stretch(iterations);
+            if took < 200_000 {
+                iterations *= 2;
+            }
+        }
+        burner
+    }
+
+    /// Spins `iterations` times and learns from it; returns the CPU time it took, ns.
+    fn stretch(&mut self, iterations: u64) -> u64 {
+        let begin = sys::thread_cpu();
+        spin(iterations);
+        let took = (sys::thread_cpu() - begin).max(1);
+        self.speed = self.speed.max(iterations as f64 / took as f64);
+        took
+    }
+
+    /// Iterations that take `ns` on the CPU at its fastest, and up to [`SLOWDOWN`] times that.
+    pub fn iterations(&self, ns: u64) -> u64 {
+        ((ns as f64 * self.speed) as u64).max(1)
+    }
+
+    /// Returns when the calling thread's CPU clock has reached `target` (ns), to within about a
+    /// read of that clock; the value is the clock's last reading.
+    pub fn until(&mut self, target: u64) -> u64 {
+        let mut now = sys::thread_cpu();
+        // Half a read early is as near as half a read late.
+        while now + self.read_cost / 2 < target {
+            let left = target - now;
+            let iterations = self.iterations((left as f64 / SLOWDOWN) as u64);
+            spin(iterations);
+            let then = std::mem::replace(&mut now, sys::thread_cpu());
+            // Short stretches are mostly the read itself and say nothing about the loop.
+            let took = (now - then).saturating_sub(self.read_cost);
+            if took > 100 * self.read_cost {
+                self.speed = self.speed.max(iterations as f64 / took as f64);
+            }
+        }
+        now
+    }
+}
+
+/// A loop the compiler must keep. No PAUSE: it would give up a virtual CPU's turn.
+pub fn spin(iterations: u64) {
+    for i in 0..iterations {
+        black_box(i);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_burn_never_ends_more_than_half_a_clock_read_before_its_target() {
+        let mut burner = Burner::calibrate();
+        for work in [1_000, 50_000, 3_000_000] {
+            let target = sys::thread_cpu() + work;
+            let end = burner.until(target);
+            assert!(end + burner.read_cost >= target, "{work}: {end} < {target}");
+        }
+    }
+
+    #[test]
+    fn a_burn_whose_target_has_passed_returns_at_once() {
+        let mut burner = Burner::calibrate();
+        let now = sys::thread_cpu();
+        assert!(burner.until(now / 2) >= now);
+    }
+}

@@ -1,0 +1,217 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! The life of a periodic or best-effort process: prepare, wait for the origin, run, leave.
+
+use crate::board::{Board, GO, Job, PREPARE, Plan, STOP, Slot};
+use crate::burn::{Burner, spin};
+use crate::sys;
+use anyhow::Result;
+use std::os::fd::RawFd;
+use std::sync::atomic::Ordering::Relaxed;
+
+/// How long before the origin best-effort processes begin to spin, ns: all CPUs are busy, and the
+/// processes spread over them, when the first job is released.
+const LEAD: u64 = 20_000_000;
+/// CPU time between two looks of a best-effort process at the clock, ns.
+const LOOK: u64 = 20_000;
+
+/// A process's place in a run.
+#[derive(Debug)]
+pub struct Seat {
+    board: Board,
+    number: usize,
+}
+
+impl Seat {
+    /// The place a runner has given this process.
+    ///
+    /// # Errors
+    /// When `fd` is no board, or the board has no such slot.
+    pub fn given(fd: RawFd, number: usize) -> Result<Self> {
+        let board = Board::open(fd)?;
+        board.slot(number)?;
+        Ok(Self { board, number })
+    }
+
+    /// The place of a process that runs by itself and begins as soon as it is prepared.
+    ///
+    /// # Errors
+    /// When there is not enough memory for the records.
+    pub fn alone(plan: Plan) -> Result<Self> {
+        Ok(Self { board: Board::create(&[plan])?, number: 0 })
+    }
+
+    fn slot(&self) -> &Slot {
+        &self.board.slots()[self.number]
+    }
+
+    /// The jobs this process is to do.
+    pub fn jobs(&self) -> &[Job] {
+        self.board.jobs(self.slot())
+    }
+
+    /// Says that everything is prepared and waits for the origin; false when the run is called
+    /// off. A process alone makes the origin itself.
+    fn wait_for_origin(&self, alone: bool) -> bool {
+        let header = self.board.header();
+        if let Err(error) = sys::lock_memory() {
+            eprintln!("onbeat: memory is not locked ({error}); page faults may delay jobs");
+        }
+        sys::no_timer_slack();
+        self.slot().ready.store(1, Relaxed);
+        if alone {
+            header.origin.store(sys::monotonic() + 1_000_000, Relaxed);
+            header.phase.store(GO, Relaxed);
+        }
+        while header.phase.load(Relaxed) == PREPARE {
+            sys::futex_wait(&header.phase, PREPARE, None);
+        }
+        header.phase.load(Relaxed) == GO
+    }
+
+    fn stopped(&self) -> bool {
+        self.board.header().phase.load(Relaxed) == STOP
+    }
+
+    /// Releases every job of this place at its time and records it. `job` is handed the record and
+    /// the CPU time from which the job counts, does the work, and returns the CPU time at its end.
+    /// The way to sleep and back belongs to the next job, so that all CPU time is some job's.
+    ///
+    /// Late jobs are not dropped: the next one begins at once.
+    ///
+    /// # Errors
+    /// Those of `job`; the run ends there.
+    pub fn run_jobs(
+        &self,
+        alone: bool,
+        mut job: impl FnMut(&Job, u64) -> Result<u64>,
+    ) -> Result<()> {
+        if !self.wait_for_origin(alone) {
+            return Ok(());
+        }
+        let slot = self.slot();
+        let first = self.board.header().origin.load(Relaxed) + slot.offset.load(Relaxed);
+        let (period, marks) = (slot.period.load(Relaxed), slot.marks.load(Relaxed) != 0);
+        let mut used = sys::thread_cpu();
+        for (index, record) in (0..).zip(self.jobs()) {
+            if self.stopped() {
+                return Ok(());
+            }
+            sys::sleep_until(first + index * period);
+            record.start.store(sys::monotonic(), Relaxed);
+            let end = job(record, used)?;
+            record.finish.store(sys::monotonic(), Relaxed);
+            record.used.store(end - used, Relaxed);
+            slot.completed.store(index + 1, Relaxed);
+            used = end;
+            if marks {
+                onbeat_client::job_done();
+            }
+        }
+        // The runner reads this process's counters before it lets it go.
+        let phase = &self.board.header().phase;
+        while !alone && !self.stopped() {
+            sys::futex_wait(phase, GO, None);
+        }
+        Ok(())
+    }
+
+    /// Counts as fast as it can until the runner says stop, or for `alone` ns of real time, and
+    /// records the CPU time it got in the run's window. Returns the count.
+    pub fn hog(&self, alone: Option<u64>) -> u64 {
+        let stretch = Burner::calibrate().iterations(LOOK);
+        if !self.wait_for_origin(alone.is_some()) {
+            return 0;
+        }
+        let (header, slot) = (self.board.header(), self.slot());
+        let origin = header.origin.load(Relaxed);
+        let end = alone.map_or_else(|| header.end.load(Relaxed), |duration| origin + duration);
+        sys::sleep_until(origin.saturating_sub(LEAD));
+        let mut count = 0;
+        loop {
+            spin(stretch);
+            count += stretch;
+            let now = sys::monotonic();
+            for (at, cpu) in [(origin, &slot.cpu_at_origin), (end, &slot.cpu_at_end)] {
+                if now >= at && cpu.load(Relaxed) == 0 {
+                    // What it has used since `at`: the time since, unless it did not run then.
+                    let since = (now - at).min(LOOK);
+                    cpu.store(sys::thread_cpu().saturating_sub(since).max(1), Relaxed);
+                }
+            }
+            if self.stopped() || (alone.is_some() && now >= end) {
+                return count;
+            }
+        }
+    }
+
+    /// What became of the jobs, for people.
+    pub fn summary(&self) -> String {
+        let slot = self.slot();
+        let done = slot.completed.load(Relaxed);
+        let first = self.board.header().origin.load(Relaxed) + slot.offset.load(Relaxed);
+        let period = slot.period.load(Relaxed);
+        let ms = |ns: u64| ns as f64 / 1e6;
+        let (mut late, mut latest, mut used, mut most, mut last) = (0, 0, 0, 0, first);
+        for (index, job) in (0..done).zip(self.jobs()) {
+            last = job.finish.load(Relaxed);
+            let tardiness = last.saturating_sub(first + (index + 1) * period);
+            late += u64::from(tardiness > 0);
+            latest = latest.max(tardiness);
+            let cpu = job.used.load(Relaxed);
+            used += cpu;
+            most = most.max(cpu);
+        }
+        format!(
+            "{done} jobs in {:.3} s, {late} late (at most {:.3} ms), CPU time per job {:.3} ms \
+             on average, {:.3} ms at most",
+            (last - first) as f64 / 1e9,
+            ms(latest),
+            ms(used) / done.max(1) as f64,
+            ms(most),
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn plan(work: &[u64]) -> Plan {
+        Plan { offset: 0, period: 2_000_000, marks: false, work: work.to_vec() }
+    }
+
+    #[test]
+    fn no_job_starts_before_its_release_and_each_uses_its_work() {
+        let seat = Seat::alone(plan(&[300_000; 5])).unwrap();
+        let mut burner = Burner::calibrate();
+        seat.run_jobs(true, |job, used| Ok(burner.until(used + job.work.load(Relaxed)))).unwrap();
+        let first = seat.board.header().origin.load(Relaxed);
+        for (index, job) in (0..).zip(seat.jobs()) {
+            assert!(job.start.load(Relaxed) >= first + index * 2_000_000);
+            assert!(job.finish.load(Relaxed) > job.start.load(Relaxed));
+            assert!(job.used.load(Relaxed) > 299_000, "{job:?}");
+        }
+        assert_eq!(seat.slot().completed.load(Relaxed), 5);
+        assert!(seat.summary().starts_with("5 jobs"), "{}", seat.summary());
+    }
+
+    #[test]
+    fn a_late_job_is_not_dropped_and_follows_at_once() {
+        let seat = Seat::alone(plan(&[5_000_000, 1, 1])).unwrap();
+        let mut burner = Burner::calibrate();
+        seat.run_jobs(true, |job, used| Ok(burner.until(used + job.work.load(Relaxed)))).unwrap();
+        let jobs = seat.jobs();
+        assert!(jobs[1].start.load(Relaxed) >= jobs[0].finish.load(Relaxed));
+        assert!(jobs[2].finish.load(Relaxed) > 0);
+        assert!(seat.summary().contains("2 late") || seat.summary().contains("3 late"));
+    }
+
+    #[test]
+    fn a_hog_records_no_more_cpu_time_than_its_window_is_long() {
+        let seat = Seat::alone(plan(&[])).unwrap();
+        assert!(seat.hog(Some(20_000_000)) > 0);
+        let slot = seat.slot();
+        let cpu = slot.cpu_at_end.load(Relaxed) - slot.cpu_at_origin.load(Relaxed);
+        assert!(cpu <= 20_100_000, "{cpu}");
+    }
+}
