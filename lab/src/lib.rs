@@ -1,2 +1,24 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The `lab` room of Onbeat; see docs/architecture.md.
+//! The lab: run any program on a stock Linux kernel inside QEMU, in deterministic virtual time.
+//!
+//! Say what should run in a [`LabSpec`], hand it to [`run`], get a [`LabOutcome`]. On the way:
+//! the programs and their shared libraries become an initramfs ([`initramfs`], [`closure`]),
+//! QEMU boots it ([`machine`]), `onbeat-init` runs the command inside, and everything the command
+//! left in `/out` comes back through a window of shared memory ([`results`]).
+//! The kernel and the movies live in a checked cache ([`kernel`], [`movie`], [`cache`]).
+
+pub mod archive;
+pub mod cache;
+pub mod closure;
+pub mod initramfs;
+pub mod kernel;
+pub mod machine;
+pub mod options;
+pub mod protocol;
+pub mod results;
+mod run;
+mod spec;
+mod terminal;
+
+pub use run::run;
+pub use spec::{Exit, Flavour, LabOutcome, LabSpec, Mode, Platform, Progress};
