@@ -11,6 +11,7 @@
 
 pub mod event;
 pub mod policy;
+pub mod protocol;
 pub mod run;
 pub mod taskset;
 pub mod units;

@@ -105,9 +105,9 @@ mod tests {
         assert_eq!(first(&NORMAL, 1, 0, 0, 3), NORMAL_SEQUENCE);
         assert_eq!(first(&EXPONENTIAL, 1, 2, 3, 3), EXPONENTIAL_SEQUENCE);
     }
-    const UNIFORM_SEQUENCE: [u64; 5] = [14, 12, 25, 28, 27]; 5];
-    const NORMAL_SEQUENCE: [u64; 3] = [0; 3];
-    const EXPONENTIAL_SEQUENCE: [u64; 3] = [0; 3];
+    const UNIFORM_SEQUENCE: [u64; 5] = [14, 12, 25, 28, 27];
+    const NORMAL_SEQUENCE: [u64; 3] = [13066444, 17901425, 16789333];
+    const EXPONENTIAL_SEQUENCE: [u64; 3] = [8932106, 6056848, 5511713];
 
     #[test]
     fn seed_entry_and_copy_each_change_the_sequence() {

@@ -1,0 +1,460 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! What programs and the reservation service say to each other: one JSON object a line, over a UNIX stream socket,
+//! each request answered by one response. Times are ns; fractions are `[numerator, denominator]` of one CPU.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::io::{self, BufRead, Read, Write};
+
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+use crate::taskset::limits;
+use crate::units::{Fraction, clip, format_duration, format_percent};
+
+/// Longest line with a request, bytes.
+pub const REQUEST_BYTES: u64 = 64 << 10;
+/// Longest line with a response, bytes: a status may list a thousand reservations.
+pub const RESPONSE_BYTES: u64 = 4 << 20;
+
+/// What a program asks of the service.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "op", rename_all = "snake_case")]
+pub enum Request {
+    /// A reservation for a process, its threads and children.
+    Reserve(Reserve),
+    /// Gives a reservation back.
+    Release {
+        /// As in [`Response::Granted`].
+        id: u32,
+    },
+    /// Which reservations there are.
+    Status,
+    /// Counters of the scheduler.
+    Stats,
+    /// Which policies the service has.
+    Policies,
+}
+
+/// Parameters of a reservation: `budget_ns` every `period_ns`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Reserve {
+    /// Process whose threads and children are served; must belong to the asker.
+    pub pid: u32,
+    /// For people; 1 to 64 printable characters.
+    pub name: String,
+    /// CPU time per period, ns.
+    pub budget_ns: u64,
+    /// Period, ns.
+    pub period_ns: u64,
+    /// Relative deadline, ns; the period if absent.
+    #[serde(default)]
+    pub deadline_ns: Option<u64>,
+    /// CPUs it may use; all the process may use if absent.
+    #[serde(default)]
+    pub cpus: Option<Vec<u32>>,
+    /// The program marks its jobs through the client library.
+    #[serde(default)]
+    pub marks: bool,
+}
+
+impl Reserve {
+    /// Relative deadline, ns.
+    pub fn deadline(&self) -> u64 {
+        self.deadline_ns.unwrap_or(self.period_ns)
+    }
+
+    /// Budget over period.
+    ///
+    /// # Panics
+    /// If the period is zero; [`Reserve::check`] refuses that.
+    pub fn utilization(&self) -> Fraction {
+        Fraction::new(self.budget_ns, self.period_ns)
+    }
+
+    /// Whether the values make sense by themselves.
+    ///
+    /// # Errors
+    /// What is wrong and what to write instead.
+    pub fn check(&self) -> Result<(), String> {
+        let Reserve { budget_ns, period_ns, .. } = *self;
+        let show = format_duration;
+        if self.pid == 0 || self.pid > i32::MAX as u32 {
+            return Err(format!("{} is no process; give a pid", self.pid));
+        }
+        if self.name.is_empty()
+            || self.name.chars().count() > limits::NAME
+            || self.name.chars().any(char::is_control)
+        {
+            let name = clip(&self.name);
+            return Err(format!(
+                "\"{name}\" is no name; use 1 to {} printable characters",
+                limits::NAME
+            ));
+        }
+        for (word, value, min) in [
+            ("period", period_ns, limits::PERIOD_MIN),
+            ("budget", budget_ns, 1),
+            ("deadline", self.deadline(), 1),
+        ] {
+            if !(min..=limits::TIME).contains(&value) {
+                let (low, high) = (show(min), show(limits::TIME));
+                return Err(format!("the {word} {} is not between {low} and {high}", show(value)));
+            }
+        }
+        for (word, limit) in [("period", period_ns), ("deadline", self.deadline())] {
+            if budget_ns > limit {
+                return Err(format!(
+                    "the budget {} is above the {word} {}; lower the budget",
+                    show(budget_ns),
+                    show(limit)
+                ));
+            }
+        }
+        match &self.cpus {
+            Some(cpus) if cpus.is_empty() => {
+                Err("the list of CPUs is empty; name at least one".into())
+            }
+            Some(cpus) if cpus.len() > limits::CPUS as usize => {
+                Err(format!("{} CPUs are listed; at most {} can be", cpus.len(), limits::CPUS))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// What the service answers.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "answer", rename_all = "snake_case")]
+pub enum Response {
+    /// The reservation is in force.
+    Granted {
+        /// Names it in later requests.
+        id: u32,
+        /// Policy that serves it.
+        policy: String,
+        /// CPUs on which it is served.
+        cpus: Vec<u32>,
+    },
+    /// It does not fit.
+    Refused(Refusal),
+    /// It is given back; what it got.
+    Released(Reservation),
+    /// All reservations.
+    Status {
+        /// Policy in force.
+        policy: String,
+        /// CPUs on line.
+        cpus: Vec<u32>,
+        /// Sum of the reserved utilizations, in CPUs.
+        reserved: Fraction,
+        /// What is still free for reservations, in CPUs.
+        free: Fraction,
+        /// In order of their ids.
+        reservations: Vec<Reservation>,
+    },
+    /// Counters by name.
+    Stats {
+        /// Name and value.
+        counters: BTreeMap<String, u64>,
+    },
+    /// Policies.
+    Policies {
+        /// Name and one line about it.
+        policies: Vec<(String, String)>,
+        /// The one in force.
+        current: String,
+    },
+    /// The request could not be carried out.
+    Error {
+        /// What is wrong.
+        message: String,
+        /// What to do.
+        remedy: String,
+    },
+}
+
+/// A reservation and what it has received so far. Times in ns.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Reservation {
+    /// Identity.
+    pub id: u32,
+    /// For people.
+    pub name: String,
+    /// Process it was made for.
+    pub pid: u32,
+    /// User who asked.
+    pub uid: u32,
+    /// Budget per period.
+    pub budget_ns: u64,
+    /// Period.
+    pub period_ns: u64,
+    /// Relative deadline.
+    pub deadline_ns: u64,
+    /// Jobs finished.
+    pub jobs: u64,
+    /// Jobs finished after their deadline.
+    pub misses: u64,
+    /// Times the budget was used up.
+    pub exhaustions: u64,
+    /// CPU time received.
+    pub consumed_ns: u64,
+    /// Greatest tardiness of a job.
+    pub tardiness_max_ns: u64,
+}
+
+/// Why a reservation does not fit, and what would. Displays as a paragraph.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Refusal {
+    /// One sentence: which limit is exceeded.
+    pub reason: String,
+    /// Budget asked for, ns.
+    pub budget_ns: u64,
+    /// Period asked for, ns.
+    pub period_ns: u64,
+    /// Utilization asked for, of one CPU.
+    pub asked: Fraction,
+    /// Greatest utilization that would be granted now under the same conditions.
+    pub free: Fraction,
+    /// What holds the rest, greatest share first.
+    pub holders: Vec<Holder>,
+    /// Nearest values that fit.
+    pub nearest: Nearest,
+}
+
+/// One who holds CPU time.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Holder {
+    /// Reservation, or "best-effort share", "SCHED_DEADLINE tasks" and the like.
+    pub name: String,
+    /// CPUs' worth of time it holds.
+    pub utilization: Fraction,
+}
+
+/// The nearest values that would be granted, each with the other value as asked; `None` where none would.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Nearest {
+    /// Greatest budget with the period asked for, ns.
+    pub budget_ns: Option<u64>,
+    /// Shortest period with the budget asked for, ns.
+    pub period_ns: Option<u64>,
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let percent = |x: Fraction| approximate_percent(x);
+        let (budget, period) = (format_duration(self.budget_ns), format_duration(self.period_ns));
+        writeln!(f, "the reservation does not fit: {}", self.reason)?;
+        writeln!(f, "  asked: {budget} every {period}, {} of a CPU", percent(self.asked))?;
+        writeln!(f, "  free:  {} of a CPU", percent(self.free))?;
+        if !self.holders.is_empty() {
+            writeln!(f, "  held:")?;
+            for h in &self.holders {
+                writeln!(f, "    {:>8}  {}", percent(h.utilization), clip(&h.name))?;
+            }
+        }
+        match (self.nearest.budget_ns, self.nearest.period_ns) {
+            (Some(b), Some(p)) => {
+                let (b, p) = (format_duration(b), format_duration(p));
+                write!(f, "  would fit: a budget of {b} every {period}, or {budget} every {p}")
+            }
+            (Some(b), None) => {
+                write!(f, "  would fit: a budget of {} every {period}", format_duration(b))
+            }
+            (None, Some(p)) => write!(f, "  would fit: {budget} every {}", format_duration(p)),
+            (None, None) => write!(f, "  nothing would fit until another reservation is released"),
+        }
+    }
+}
+
+/// The exact percentage if it is short, else rounded down to hundredths and marked as such.
+fn approximate_percent(x: Fraction) -> String {
+    let exact = format_percent(x);
+    if exact.len() <= 7 && !exact.contains('/') {
+        return exact;
+    }
+    let hundredths = u128::from(*x.numer()) * 10_000 / u128::from(*x.denom());
+    format!("~{}.{:02}%", hundredths / 100, hundredths % 100)
+}
+
+/// What goes wrong between the two ends of the socket.
+#[derive(Debug, Error)]
+pub enum ProtocolError {
+    /// The line does not end within the limit.
+    #[error("a line of more than {0} bytes; the other side does not speak this protocol")]
+    TooLong(u64),
+    /// The other side closed in the middle of a line.
+    #[error("the connection was closed in the middle of a message; ask again")]
+    CutOff,
+    /// Not a message.
+    #[error("not a message of this protocol ({0}); use the same version on both sides")]
+    Malformed(String),
+    /// The system reports.
+    #[error("the connection failed: {0}")]
+    Io(#[from] io::Error),
+}
+
+/// Reads one message of at most `limit` bytes; `None` when the other side has closed.
+///
+/// # Errors
+/// [`ProtocolError`]; never panics, whatever the bytes.
+pub fn read_message<T: DeserializeOwned>(
+    input: &mut impl BufRead,
+    limit: u64,
+) -> Result<Option<T>, ProtocolError> {
+    let mut line = Vec::new();
+    input.by_ref().take(limit + 1).read_until(b'\n', &mut line)?;
+    match line.pop() {
+        None => return Ok(None),
+        Some(b'\n') => {}
+        Some(_) if line.len() as u64 >= limit => return Err(ProtocolError::TooLong(limit)),
+        Some(_) => return Err(ProtocolError::CutOff),
+    }
+    parse_message(&line).map(Some)
+}
+
+/// Parses one line without its end.
+///
+/// # Errors
+/// [`ProtocolError::Malformed`].
+pub fn parse_message<T: DeserializeOwned>(line: &[u8]) -> Result<T, ProtocolError> {
+    serde_json::from_slice(line).map_err(|e| ProtocolError::Malformed(clip_long(&e.to_string())))
+}
+
+fn clip_long(text: &str) -> String {
+    text.chars().filter(|c| !c.is_control()).take(200).collect()
+}
+
+/// Writes one message and its end in a single write, then flushes.
+///
+/// # Errors
+/// Whatever the writer reports.
+pub fn write_message<T: Serialize>(out: &mut impl Write, message: &T) -> io::Result<()> {
+    let mut line = serde_json::to_vec(message)?;
+    line.push(b'\n');
+    out.write_all(&line)?;
+    out.flush()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn reserve() -> Reserve {
+        Reserve {
+            pid: 42,
+            name: "mpv".into(),
+            budget_ns: 25_000_000,
+            period_ns: 41_700_000,
+            deadline_ns: None,
+            cpus: None,
+            marks: false,
+        }
+    }
+
+    #[test]
+    fn requests_look_like_this_on_the_wire() {
+        let text = serde_json::to_string(&Request::Reserve(reserve())).unwrap();
+        assert_eq!(
+            text,
+            "{\"op\":\"reserve\",\"pid\":42,\"name\":\"mpv\",\"budget_ns\":25000000,\
+             \"period_ns\":41700000,\"deadline_ns\":null,\"cpus\":null,\"marks\":false}"
+        );
+        let short =
+            br#"{"op":"reserve","pid":42,"name":"mpv","budget_ns":25000000,"period_ns":41700000}"#;
+        assert_eq!(parse_message::<Request>(short).unwrap(), Request::Reserve(reserve()));
+        assert_eq!(parse_message::<Request>(br#"{"op":"status"}"#).unwrap(), Request::Status);
+    }
+
+    #[test]
+    fn messages_arrive_in_order_until_the_other_side_closes() {
+        let mut wire = Vec::new();
+        write_message(&mut wire, &Request::Status).unwrap();
+        write_message(&mut wire, &Request::Release { id: 7 }).unwrap();
+        let mut input = &wire[..];
+        let mut next = || read_message::<Request>(&mut input, REQUEST_BYTES).unwrap();
+        assert_eq!(next(), Some(Request::Status));
+        assert_eq!(next(), Some(Request::Release { id: 7 }));
+        assert_eq!(next(), None);
+    }
+
+    #[test]
+    fn long_and_cut_off_lines_are_told_apart() {
+        let read = |bytes: &[u8]| read_message::<Request>(&mut &bytes[..], 20).unwrap_err();
+        assert!(matches!(read(&[b' '; 21]), ProtocolError::TooLong(20)));
+        assert!(matches!(read(b"{\"op\":\"stat"), ProtocolError::CutOff));
+        assert!(matches!(read(b"{\"op\":\"no\"}\n"), ProtocolError::Malformed(_)));
+        assert!(matches!(read(b"\n"), ProtocolError::Malformed(_)));
+        assert!(read_message::<Request>(&mut &b"{\"op\":\"status\"}    \n"[..], 20).is_ok());
+    }
+
+    #[test]
+    fn impossible_reservations_are_named() {
+        type Change = fn(&mut Reserve);
+        let cases: [(Change, &str); 9] = [
+            (|r| r.period_ns = 0, "the period"),
+            (|r| r.period_ns = u64::MAX, "not between"),
+            (|r| r.budget_ns = 0, "the budget"),
+            (|r| r.budget_ns = 50_000_000, "above the period"),
+            (|r| r.deadline_ns = Some(20_000_000), "above the deadline"),
+            (|r| r.pid = 0, "no process"),
+            (|r| r.name = "a\nb".into(), "no name"),
+            (|r| r.cpus = Some(vec![]), "name at least one"),
+            (|r| r.cpus = Some(vec![0; 65]), "at most 64"),
+        ];
+        for (change, part) in cases {
+            let mut r = reserve();
+            change(&mut r);
+            let error = r.check().unwrap_err();
+            assert!(error.contains(part), "{error}");
+        }
+        assert_eq!(reserve().check(), Ok(()));
+    }
+
+    #[test]
+    fn a_refusal_says_all_it_must() {
+        let refusal = Refusal {
+            reason: "CPU 0 is full".into(),
+            budget_ns: 25_000_000,
+            period_ns: 41_000_000,
+            asked: Fraction::new(25, 41),
+            free: Fraction::new(1, 4),
+            holders: vec![Holder { name: "mpv".into(), utilization: Fraction::new(7, 10) }],
+            nearest: Nearest { budget_ns: Some(10_250_000), period_ns: Some(100_000_000) },
+        };
+        let text = refusal.to_string();
+        for part in [
+            "CPU 0 is full",
+            "25ms every 41ms",
+            "~60.97%",
+            "25%",
+            "70%  mpv",
+            "10.25ms",
+            "every 100ms",
+        ] {
+            assert!(text.contains(part), "{part} in {text}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn no_bytes_make_the_reader_panic(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+            let mut input = &bytes[..];
+            while let Ok(Some(_)) = read_message::<Request>(&mut input, 50) {}
+            let _ = parse_message::<Response>(&bytes);
+        }
+
+        #[test]
+        fn no_mutation_of_a_message_makes_the_parser_panic(at in 0usize..150, byte in any::<u8>()) {
+            let mut line = serde_json::to_vec(&Request::Reserve(reserve())).unwrap();
+            let at = at % line.len();
+            line[at] = byte;
+            if let Ok(Request::Reserve(r)) = parse_message::<Request>(&line) {
+                let _ = r.check();
+            }
+        }
+    }
+}
