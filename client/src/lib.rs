@@ -1,7 +1,26 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The `client` room of Onbeat; see docs/architecture.md.
+//! The `client` room of Onbeat: how a program asks for a reservation and keeps its beat.
+//!
+//! [`Service`] speaks with the reservation service, [`Reservation`] is what it grants, and
+//! [`Beat`] releases jobs on time. Programs in C use the same through `include/onbeat.h`.
+//!
+//! ```no_run
+//! use onbeat_client::{Beat, Params, Reservation};
+//!
+//! const MS: u64 = 1_000_000;
+//! let params = Params::new(25 * MS, 41 * MS).marking_jobs();
+//! let _reservation = Reservation::of_this_process("player", &params)?;
+//! let mut beat = Beat::marked(41 * MS);
+//! loop {
+//!     beat.wait();
+//!     // one job: decode and show one frame
+//! }
+//! # Ok::<(), onbeat_client::Error>(())
+//! ```
 
-/// Says that the calling thread's job is complete.
-pub fn job_done() {
-    std::thread::yield_now();
-}
+mod beat;
+mod ffi;
+mod service;
+
+pub use beat::{Beat, job_done};
+pub use service::{DEFAULT_SOCKET, Error, Grant, Params, Reservation, SOCKET_VARIABLE, Service};

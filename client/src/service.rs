@@ -1,0 +1,228 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Speaking with the reservation service.
+
+use onbeat_model::protocol::{
+    self, ProtocolError, RESPONSE_BYTES, Refusal, Request, Reserve, Response,
+};
+use std::io::{self, BufReader};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+use thiserror::Error;
+
+/// Where the service listens unless [`SOCKET_VARIABLE`] says otherwise.
+pub const DEFAULT_SOCKET: &str = "/run/onbeat/control.sock";
+/// Environment variable that names another socket.
+pub const SOCKET_VARIABLE: &str = "ONBEAT_SOCKET";
+/// A service that takes longer than this to answer is as good as none.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Why there is no reservation.
+#[derive(Debug, Error)]
+pub enum Error {
+    /// Nobody answers at the socket.
+    #[error(
+        "no reservation service at {}: {source}; start scx_onbeat, or name its socket in {}",
+        .socket.display(), SOCKET_VARIABLE
+    )]
+    NoService {
+        /// The socket that was tried.
+        socket: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The connection broke, or the other side speaks something else.
+    #[error(transparent)]
+    Protocol(#[from] ProtocolError),
+    /// The reservation does not fit; says what would.
+    #[error("{0}")]
+    Refused(Box<Refusal>),
+    /// The request makes no sense.
+    #[error("{0}")]
+    Invalid(String),
+    /// The service cannot carry the request out.
+    #[error("{message}; {remedy}")]
+    Failed {
+        /// What is wrong.
+        message: String,
+        /// What to do.
+        remedy: String,
+    },
+}
+
+/// What to reserve; times in ns.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Params {
+    budget: u64,
+    period: u64,
+    deadline: Option<u64>,
+    cpus: Option<Vec<u32>>,
+    marks: bool,
+}
+
+impl Params {
+    /// `budget` ns of CPU time in every `period` ns.
+    pub fn new(budget: u64, period: u64) -> Self {
+        Self { budget, period, deadline: None, cpus: None, marks: false }
+    }
+
+    /// With a relative deadline (ns) other than the period.
+    pub fn with_deadline(mut self, deadline: u64) -> Self {
+        self.deadline = Some(deadline);
+        self
+    }
+
+    /// Only on these CPUs.
+    pub fn on_cpus(mut self, cpus: Vec<u32>) -> Self {
+        self.cpus = Some(cpus);
+        self
+    }
+
+    /// The program says itself when a job is complete, see [`crate::job_done`].
+    pub fn marking_jobs(mut self) -> Self {
+        self.marks = true;
+        self
+    }
+}
+
+/// What the service has granted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Grant {
+    /// Names the reservation in later requests.
+    pub id: u32,
+    /// Policy that serves it.
+    pub policy: String,
+    /// CPUs on which it is served.
+    pub cpus: Vec<u32>,
+}
+
+/// A connection to the reservation service.
+#[derive(Debug)]
+pub struct Service {
+    stream: BufReader<UnixStream>,
+}
+
+impl Service {
+    /// Connects to the socket named in ONBEAT_SOCKET, or to the usual one.
+    ///
+    /// # Errors
+    /// [`Error::NoService`].
+    pub fn connect() -> Result<Self, Error> {
+        let socket = std::env::var_os(SOCKET_VARIABLE).unwrap_or_else(|| DEFAULT_SOCKET.into());
+        Self::connect_to(Path::new(&socket))
+    }
+
+    /// Connects to the socket at `path`.
+    ///
+    /// # Errors
+    /// [`Error::NoService`].
+    pub fn connect_to(path: &Path) -> Result<Self, Error> {
+        let patient = |stream: UnixStream| {
+            stream.set_read_timeout(Some(PATIENCE))?;
+            stream.set_write_timeout(Some(PATIENCE))?;
+            Ok(stream)
+        };
+        let stream = UnixStream::connect(path)
+            .and_then(patient)
+            .map_err(|source| Error::NoService { socket: path.into(), source })?;
+        Ok(Self { stream: BufReader::new(stream) })
+    }
+
+    /// Sends one request and returns its answer.
+    ///
+    /// # Errors
+    /// [`Error::Protocol`] when the connection breaks; [`Error::Failed`] and [`Error::Refused`]
+    /// when that is the answer.
+    pub fn ask(&mut self, request: &Request) -> Result<Response, Error> {
+        protocol::write_message(self.stream.get_mut(), request).map_err(ProtocolError::from)?;
+        match protocol::read_message(&mut self.stream, RESPONSE_BYTES)? {
+            None => Err(ProtocolError::CutOff.into()),
+            Some(Response::Refused(refusal)) => Err(Error::Refused(Box::new(refusal))),
+            Some(Response::Error { message, remedy }) => Err(Error::Failed { message, remedy }),
+            Some(answer) => Ok(answer),
+        }
+    }
+
+    /// Makes a reservation for process `pid`, its threads and children.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] when the values make no sense, [`Error::Refused`] when they do not
+    /// fit, else as [`Service::ask`].
+    pub fn reserve(&mut self, pid: u32, name: &str, params: &Params) -> Result<Grant, Error> {
+        let reserve = Reserve {
+            pid,
+            name: name.into(),
+            budget_ns: params.budget,
+            period_ns: params.period,
+            deadline_ns: params.deadline,
+            cpus: params.cpus.clone(),
+            marks: params.marks,
+        };
+        reserve.check().map_err(Error::Invalid)?;
+        match self.ask(&Request::Reserve(reserve))? {
+            Response::Granted { id, policy, cpus } => Ok(Grant { id, policy, cpus }),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// Gives reservation `id` back; returns what it got.
+    ///
+    /// # Errors
+    /// As [`Service::ask`].
+    pub fn release(&mut self, id: u32) -> Result<protocol::Reservation, Error> {
+        match self.ask(&Request::Release { id })? {
+            Response::Released(got) => Ok(got),
+            other => Err(unexpected(&other)),
+        }
+    }
+}
+
+fn unexpected(answer: &Response) -> Error {
+    let mut text = format!("{answer:?}");
+    text.truncate(text.floor_char_boundary(60));
+    ProtocolError::Malformed(format!("it answered {text}")).into()
+}
+
+/// A reservation of this process. Dropping it gives it back.
+#[derive(Debug)]
+pub struct Reservation {
+    service: Service,
+    grant: Grant,
+    released: bool,
+}
+
+impl Reservation {
+    /// Asks the usual service for a reservation for this process, its threads and children.
+    /// `name` is for people.
+    ///
+    /// # Errors
+    /// As [`Service::connect`] and [`Service::reserve`].
+    pub fn of_this_process(name: &str, params: &Params) -> Result<Self, Error> {
+        let mut service = Service::connect()?;
+        let grant = service.reserve(std::process::id(), name, params)?;
+        Ok(Self { service, grant, released: false })
+    }
+
+    /// What was granted.
+    pub fn grant(&self) -> &Grant {
+        &self.grant
+    }
+
+    /// Gives it back; returns what it got.
+    ///
+    /// # Errors
+    /// As [`Service::release`]. The reservation ends with the process in any case.
+    pub fn release(mut self) -> Result<protocol::Reservation, Error> {
+        self.released = true;
+        self.service.release(self.grant.id)
+    }
+}
+
+impl Drop for Reservation {
+    fn drop(&mut self) {
+        if !self.released {
+            // Nobody is left to tell; without a service there is no reservation either.
+            let _ = self.service.release(self.grant.id);
+        }
+    }
+}
