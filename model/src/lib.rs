@@ -10,6 +10,7 @@
 //! All times are unsigned nanoseconds; all utilizations are exact rationals.
 
 pub mod event;
+pub mod metrics;
 pub mod policy;
 pub mod protocol;
 pub mod run;

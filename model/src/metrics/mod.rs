@@ -1,0 +1,381 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! What the events of a run amount to; the only place where that is computed. docs/events.md defines every figure.
+//!
+//! A *counted* job is one that completed, or whose deadline lies at or before the horizon. A job that was released but
+//! whose deadline nobody saw says nothing, so it is left out.
+
+mod frames;
+mod jobs;
+mod usage;
+
+use serde::{Deserialize, Serialize};
+
+pub use frames::{SecondFps, least_in_window};
+
+use crate::event::{Event, EventKind, NONE};
+use crate::run::{Class, Run};
+use crate::units::{MS, SEC};
+
+/// Figures of a whole run. Tasks of class best-effort enter only `best_effort_*` and `tasks`.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Metrics {
+    /// Counted jobs.
+    pub jobs: u64,
+    /// Released jobs, counted or not.
+    pub released: u64,
+    /// Counted jobs that finished after their deadline or not at all.
+    pub misses: u64,
+    /// Of those, how many never finished.
+    pub unfinished: u64,
+    /// `misses / jobs`; 0 without jobs.
+    pub miss_ratio: f64,
+    /// Least number of completions of any one task in any one-second window; `None` if no task lasts a second.
+    pub worst_fps: Option<u32>,
+    /// Mean over all tasks and whole seconds of the completions in that second.
+    pub mean_fps: f64,
+    /// Population standard deviation over the same samples.
+    pub fps_sd: f64,
+    /// Mean tardiness of counted jobs, punctual ones included, ms.
+    pub tardiness_mean_ms: f64,
+    /// 99th percentile (nearest rank) of the same, ms.
+    pub tardiness_p99_ms: f64,
+    /// Maximum of the same, ms.
+    pub tardiness_max_ms: f64,
+    /// Mean response time of counted jobs, ms.
+    pub response_mean_ms: f64,
+    /// 99th percentile (nearest rank) of the response time, ms.
+    pub response_p99_ms: f64,
+    /// Maximum response time, ms.
+    pub response_max_ms: f64,
+    /// Mean over the tasks of their mean relative jitter, ms: difference of response times of successive jobs.
+    pub jitter_mean_ms: f64,
+    /// Greatest relative jitter, ms.
+    pub jitter_max_ms: f64,
+    /// CPU time of best-effort tasks over the length of the run.
+    pub best_effort_cpus: f64,
+    /// CPU time of all other tasks over the length of the run.
+    pub reserved_cpus: f64,
+    /// Preemptions per counted job.
+    pub preemptions: f64,
+    /// Migrations per counted job.
+    pub migrations: f64,
+    /// Times a budget was used up.
+    pub exhaustions: u64,
+    /// Times a budget was replenished.
+    pub replenishments: u64,
+    /// Times a hard reservation had to wait.
+    pub throttles: u64,
+    /// Number of donations (FCBS).
+    pub donations: u64,
+    /// Budget donated in all, ms.
+    pub donated_ms: f64,
+    /// Bonus given in all, ms.
+    pub bonus_ms: f64,
+    /// Time the best-effort share held a CPU, ms.
+    pub share_ms: f64,
+    /// Events that were lost; figures are lower bounds if this is not 0.
+    pub lost_events: u64,
+    /// Events that contradict the others (a completion without release, a job released twice) and were not used.
+    pub anomalies: u64,
+    /// Length of the run, s.
+    pub seconds: f64,
+    /// Second by second: least, mean and deviation of frames over the tasks.
+    pub fps_per_second: Vec<SecondFps>,
+}
+
+/// Figures of one task; the words as in [`Metrics`].
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[allow(missing_docs)] // each field is documented in `Metrics`
+pub struct TaskMetrics {
+    pub name: String,
+    pub class: Class,
+    pub period_ms: f64,
+    pub budget_ms: f64,
+    pub jobs: u64,
+    pub released: u64,
+    pub misses: u64,
+    pub unfinished: u64,
+    pub miss_ratio: f64,
+    pub worst_fps: Option<u32>,
+    pub mean_fps: f64,
+    pub fps_sd: f64,
+    pub tardiness_mean_ms: f64,
+    pub tardiness_p99_ms: f64,
+    pub tardiness_max_ms: f64,
+    pub response_mean_ms: f64,
+    pub response_p99_ms: f64,
+    pub response_max_ms: f64,
+    pub jitter_mean_ms: f64,
+    pub jitter_max_ms: f64,
+    /// CPU time, ms.
+    pub cpu_ms: f64,
+    /// Total, not per job.
+    pub preemptions: u64,
+    /// Total, not per job.
+    pub migrations: u64,
+    pub exhaustions: u64,
+    pub throttles: u64,
+    /// Budget given to others, ms.
+    pub donated_ms: f64,
+    /// Budget received from others, ms.
+    pub received_ms: f64,
+}
+
+/// The figures of a run.
+pub fn metrics(run: &Run) -> Metrics {
+    detailed(run).0
+}
+
+/// The figures of a run and of each of its tasks, in the order of `run.tasks`.
+pub fn detailed(run: &Run) -> (Metrics, Vec<TaskMetrics>) {
+    let sorted;
+    let events: &[Event] = if run.events.is_sorted_by_key(|e| e.time) {
+        &run.events
+    } else {
+        let mut copy = run.events.clone();
+        copy.sort_by_key(|e| e.time);
+        sorted = copy;
+        &sorted
+    };
+    let (jobs, anomalies) = jobs::collect(events, run.tasks.len());
+    let usage = usage::Usage::collect(events, run);
+    let seconds = run.horizon_ns as f64 / SEC as f64;
+    let mut total = Metrics { seconds, anomalies, lost_events: usage.lost, ..Metrics::default() };
+    let mut all = Sample::default();
+    let mut curves = Vec::new();
+    let mut fps = Moments::default();
+    let (mut jitter_sum, mut jitter_tasks) = (0.0, 0u32);
+    let mut tasks = Vec::with_capacity(run.tasks.len());
+    let (mut best_effort_ns, mut reserved_ns) = (0u64, 0u64);
+    for (i, info) in run.tasks.iter().enumerate() {
+        let mut sample = Sample::default();
+        sample.take(&jobs[i], run.horizon_ns);
+        let span = frames::span(&jobs[i], info.period, run.horizon_ns);
+        let completions = frames::completions(&jobs[i]);
+        let worst = span.and_then(|(a, b)| least_in_window(&completions, a, b, SEC));
+        let curve = span.map_or_else(Vec::new, |(a, b)| frames::by_second(&completions, a, b));
+        let mut task_fps = Moments::default();
+        curve.iter().for_each(|n| task_fps.add(f64::from(*n)));
+        let used = &usage.tasks[i];
+        let stats = sample.stats();
+        tasks.push(TaskMetrics {
+            name: info.name.clone(),
+            class: info.class,
+            period_ms: ms(info.period),
+            budget_ms: ms(info.budget),
+            jobs: sample.jobs(),
+            released: sample.released,
+            misses: sample.misses,
+            unfinished: sample.unfinished,
+            miss_ratio: ratio(sample.misses, sample.jobs()),
+            worst_fps: worst,
+            mean_fps: task_fps.mean(),
+            fps_sd: task_fps.sd(),
+            tardiness_mean_ms: stats.tardiness.0,
+            tardiness_p99_ms: stats.tardiness.1,
+            tardiness_max_ms: stats.tardiness.2,
+            response_mean_ms: stats.response.0,
+            response_p99_ms: stats.response.1,
+            response_max_ms: stats.response.2,
+            jitter_mean_ms: sample.jitter_mean(),
+            jitter_max_ms: ms(sample.jitter_max),
+            cpu_ms: ms(used.cpu_ns),
+            preemptions: used.preemptions,
+            migrations: used.migrations,
+            exhaustions: used.exhaustions,
+            throttles: used.throttles,
+            donated_ms: ms(used.donated),
+            received_ms: ms(used.received),
+        });
+        if info.class == Class::BestEffort {
+            best_effort_ns = best_effort_ns.saturating_add(used.cpu_ns);
+            continue;
+        }
+        reserved_ns = reserved_ns.saturating_add(used.cpu_ns);
+        total.worst_fps = [total.worst_fps, worst].into_iter().flatten().min();
+        total.preemptions += used.preemptions as f64;
+        total.migrations += used.migrations as f64;
+        if sample.jitter_count > 0 {
+            jitter_sum += sample.jitter_mean();
+            jitter_tasks += 1;
+        }
+        fps.merge(&task_fps);
+        curves.push(curve);
+        all.append(sample);
+    }
+    let stats = all.stats();
+    total.jobs = all.jobs();
+    total.released = all.released;
+    total.misses = all.misses;
+    total.unfinished = all.unfinished;
+    total.miss_ratio = ratio(all.misses, all.jobs());
+    (total.mean_fps, total.fps_sd) = (fps.mean(), fps.sd());
+    (total.tardiness_mean_ms, total.tardiness_p99_ms, total.tardiness_max_ms) = stats.tardiness;
+    (total.response_mean_ms, total.response_p99_ms, total.response_max_ms) = stats.response;
+    total.jitter_mean_ms =
+        if jitter_tasks == 0 { 0.0 } else { jitter_sum / f64::from(jitter_tasks) };
+    total.jitter_max_ms = ms(all.jitter_max);
+    total.preemptions = per(total.preemptions, all.jobs());
+    total.migrations = per(total.migrations, all.jobs());
+    let per_second =
+        |ns: u64| if run.horizon_ns == 0 { 0.0 } else { ns as f64 / run.horizon_ns as f64 };
+    total.best_effort_cpus = per_second(best_effort_ns);
+    total.reserved_cpus = per_second(reserved_ns);
+    total.exhaustions = usage.count(EventKind::Exhaust);
+    total.replenishments = usage.count(EventKind::Replenish);
+    total.throttles = usage.count(EventKind::Throttle);
+    total.donations = usage.count(EventKind::Donate);
+    total.donated_ms = ms(usage.donated);
+    total.bonus_ms = ms(usage.bonus_given);
+    total.share_ms = ms(usage.share_ns);
+    total.fps_per_second = frames::over_tasks(&curves);
+    (total, tasks)
+}
+
+/// To which task each server belongs, as far as the events tell: from any event that names both.
+pub fn server_tasks(events: &[Event]) -> std::collections::BTreeMap<u32, u32> {
+    let mut map = std::collections::BTreeMap::new();
+    for e in events {
+        if e.server != NONE && e.task != NONE && e.kind != EventKind::Donate as u32 {
+            map.entry(e.server).or_insert(e.task);
+        }
+    }
+    map
+}
+
+/// Tardiness and response times of counted jobs, ns.
+#[derive(Default)]
+struct Sample {
+    tardiness: Vec<u64>,
+    response: Vec<u64>,
+    released: u64,
+    misses: u64,
+    unfinished: u64,
+    jitter_sum: u128,
+    jitter_count: u64,
+    jitter_max: u64,
+}
+
+/// Mean, 99th percentile and maximum, ms.
+struct Stats {
+    tardiness: (f64, f64, f64),
+    response: (f64, f64, f64),
+}
+
+impl Sample {
+    fn take(&mut self, jobs: &[jobs::Job], horizon: u64) {
+        let mut previous: Option<u64> = None;
+        for job in jobs {
+            self.released += 1;
+            // An unfinished job will finish at the horizon at the earliest: lower bounds.
+            let end = match job.finish {
+                Some(finish) => finish,
+                None if job.deadline <= horizon => {
+                    self.unfinished += 1;
+                    horizon
+                }
+                None => continue,
+            };
+            let response = end.saturating_sub(job.release);
+            if job.finish.is_none() || end > job.deadline {
+                self.misses += 1;
+            }
+            self.tardiness.push(end.saturating_sub(job.deadline));
+            self.response.push(response);
+            if job.finish.is_none() {
+                continue;
+            }
+            if let Some(before) = previous.replace(response) {
+                let jitter = response.abs_diff(before);
+                self.jitter_sum += u128::from(jitter);
+                self.jitter_count += 1;
+                self.jitter_max = self.jitter_max.max(jitter);
+            }
+        }
+    }
+
+    fn append(&mut self, other: Sample) {
+        self.tardiness.extend(other.tardiness);
+        self.response.extend(other.response);
+        self.released += other.released;
+        self.misses += other.misses;
+        self.unfinished += other.unfinished;
+        self.jitter_sum += other.jitter_sum;
+        self.jitter_count += other.jitter_count;
+        self.jitter_max = self.jitter_max.max(other.jitter_max);
+    }
+
+    fn jobs(&self) -> u64 {
+        self.tardiness.len() as u64
+    }
+
+    fn jitter_mean(&self) -> f64 {
+        if self.jitter_count == 0 {
+            return 0.0;
+        }
+        self.jitter_sum as f64 / self.jitter_count as f64 / MS as f64
+    }
+
+    fn stats(&mut self) -> Stats {
+        Stats { tardiness: summary(&mut self.tardiness), response: summary(&mut self.response) }
+    }
+}
+
+fn summary(values: &mut [u64]) -> (f64, f64, f64) {
+    let n = values.len();
+    let Some(max) = values.iter().max().copied() else { return (0.0, 0.0, 0.0) };
+    let sum: u128 = values.iter().map(|v| u128::from(*v)).sum();
+    // Nearest rank: the smallest value that at least 99 % of all do not exceed.
+    let rank = (n as u64 * 99).div_ceil(100) as usize - 1;
+    let (_, p99, _) = values.select_nth_unstable(rank);
+    (sum as f64 / n as f64 / MS as f64, ms(*p99), ms(max))
+}
+
+/// Mean and deviation of small whole numbers, exact until the end whatever the order.
+#[derive(Default, Clone, Copy)]
+pub(crate) struct Moments {
+    n: f64,
+    sum: f64,
+    squares: f64,
+}
+
+impl Moments {
+    pub(crate) fn add(&mut self, x: f64) {
+        self.n += 1.0;
+        self.sum += x;
+        self.squares += x * x;
+    }
+
+    fn merge(&mut self, other: &Moments) {
+        self.n += other.n;
+        self.sum += other.sum;
+        self.squares += other.squares;
+    }
+
+    pub(crate) fn mean(&self) -> f64 {
+        if self.n == 0.0 { 0.0 } else { self.sum / self.n }
+    }
+
+    pub(crate) fn sd(&self) -> f64 {
+        if self.n == 0.0 {
+            return 0.0;
+        }
+        (self.squares / self.n - self.mean() * self.mean()).max(0.0).sqrt()
+    }
+}
+
+fn ms(ns: u64) -> f64 {
+    ns as f64 / MS as f64
+}
+
+fn ratio(part: u64, whole: u64) -> f64 {
+    per(part as f64, whole)
+}
+
+fn per(total: f64, jobs: u64) -> f64 {
+    if jobs == 0 { 0.0 } else { total / jobs as f64 }
+}
+
+#[cfg(test)]
+mod tests;
