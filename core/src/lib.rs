@@ -1,2 +1,39 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The scheduling core, native build.
+//! The scheduling core: model, dispatcher and policies, one C source compiled here natively and by
+//! the `kernel` room to BPF. This crate holds the raw bindings; `Core` in the `sim` room and the
+//! loader in the `kernel` room give them a safe face.
+
+/// Structures and functions of the core, as C lays them out.
+#[allow(
+    missing_docs,
+    non_camel_case_types,
+    non_snake_case,
+    non_upper_case_globals,
+    clippy::all,
+    dead_code,
+    unnecessary_transmutes
+)]
+pub mod ffi {
+    include!(concat!(env!("OUT_DIR"), "/core.rs"));
+}
+
+/// Names of the server policies in the order of the core's registry; "" is no server.
+pub fn server_policies() -> Vec<&'static str> {
+    (0..)
+        .map_while(|kind| {
+            // SAFETY: any number is a valid argument; the strings are static.
+            let name = unsafe { ffi::onbeat_policy_name(kind) };
+            (!name.is_null())
+                .then(|| unsafe { std::ffi::CStr::from_ptr(name) }.to_str().expect("ASCII names"))
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn registry_names_every_policy_once() {
+        let names = super::server_policies();
+        assert_eq!(names, ["", "cbs-hard", "cbs", "fcbs"]);
+    }
+}

@@ -1,0 +1,479 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * The dispatcher: told of events (ready, sleep, stop, tick, …) it keeps queues and budgets and
+ * leaves its answers in ob->kick (CPUs that must pick again), ob->rearm (CPUs whose timer changed)
+ * and ob->replenish_at. A shell serialises all calls for one `struct ob`.
+ *
+ *   a thread wakes          ob_ready
+ *   a CPU needs work        ob_pick, then ob_run when the thread really runs
+ *   a thread leaves a CPU   ob_stop, and if it still wants to run ob_ready
+ *   a thread sleeps         ob_stop, ob_sleep
+ *   a CPU's timer fires     ob_tick
+ *   replenish_at passes     ob_replenish
+ */
+#ifndef OB_DISPATCH_H
+#define OB_DISPATCH_H
+
+#include "policies/registry.h"
+#include "ob_share.h"
+
+/* Threads of one server take turns of this length, ns. */
+#define OB_ROTATE 4000000ULL
+
+/* Sets c->timer: when the dispatcher must look at what runs here again. */
+OB_INLINE void ob_arm(ob_p ob, ob_cpu_p c, u64 now)
+{
+	ob_server_p sv = c->server;
+	u64 t = OB_NEVER;
+
+	if (sv) {
+		if (ob_policy_enforces(sv))
+			t = sv->charged + (sv->e > 0 ? ((u64)sv->e + sv->running - 1) / ob_max(sv->running, 1) : 0);
+		if (sv->waiting)
+			t = ob_min(t, now + OB_ROTATE);
+		if (ob->share_quantum && c->credit < ob->share_quantum)
+			t = ob_min(t, c->since + ob_share_wait(ob, c));
+	} else if (c->share) {
+		t = c->since + c->credit;
+	}
+	c->timer = t;
+	ob->rearm |= OB_BIT(c->id);
+}
+
+/* The CPU among `cpus` that runs what matters least, `prefer` first among equals. */
+OB_FN u32 ob_victim(ob_p ob, u64 cpus, u32 prefer)
+{
+	u64 worst = 0;
+	u32 best = OB_MAX_CPUS, i;
+
+	if (cpus & OB_BIT(prefer)) {
+		best = prefer;
+		worst = ob_cpu(ob, prefer)->key;
+		if (worst == OB_KEY_IDLE)
+			return best;
+	}
+	for (i = OB_ZERO; i < ob->nr_cpus && OB_LOOP; i++) {
+		u64 key;
+
+		if (!(cpus & OB_BIT(i)))
+			continue;
+		key = ob_cpu(ob, i)->key;
+		if (best == OB_MAX_CPUS || key > worst) {
+			best = i;
+			worst = key;
+		}
+	}
+	return best;
+}
+
+/* If a waiting thread of `sv` comes before what some CPU runs, that CPU is kicked and counted as
+ * taken, so that the next one to wake looks at another. */
+OB_FN void ob_preempt(ob_p ob, ob_server_p sv, u32 prefer)
+{
+	u64 cpus = sv->node.mask & ob->online;
+	u32 victim;
+
+	if (!sv->node.linked || !cpus)
+		return;
+	victim = ob_victim(ob, cpus, prefer);
+	if (victim < OB_MAX_CPUS && ob_cpu(ob, victim)->key > sv->node.key) {
+		ob_cpu(ob, victim)->key = sv->node.key;
+		ob->idle &= ~OB_BIT(victim);
+		ob->kick |= OB_BIT(victim);
+	}
+}
+
+/* Links a ready thread into its server's list, at the head if it was interrupted. */
+OB_INLINE void ob_thread_link(ob_p ob, ob_server_p sv, ob_task_p t, int at_head)
+{
+	t->waiting = 1;
+	t->next = OB_NULL;
+	t->prev = OB_NULL;
+	if (!sv->head) {
+		sv->head = t;
+		sv->tail = t;
+	} else if (at_head) {
+		t->next = sv->head;
+		sv->head->prev = t;
+		sv->head = t;
+	} else {
+		t->prev = sv->tail;
+		sv->tail->next = t;
+		sv->tail = t;
+	}
+	sv->waiting++;
+	t->picked = 0;
+	if (sv->cpus & ~t->cpus)
+		sv->pinned++;
+}
+
+OB_INLINE void ob_thread_unlink(ob_server_p sv, ob_task_p t)
+{
+	if (t->prev)
+		t->prev->next = t->next;
+	else
+		sv->head = t->next;
+	if (t->next)
+		t->next->prev = t->prev;
+	else
+		sv->tail = t->prev;
+	t->next = OB_NULL;
+	t->prev = OB_NULL;
+	t->waiting = 0;
+	sv->waiting--;
+	if (sv->cpus & ~t->cpus)
+		sv->pinned--;
+}
+
+/* A job of `sv` begins. */
+OB_FN void ob_server_begin(ob_p ob, ob_server_p sv, u64 now)
+{
+	ob_server_charge(sv, now);
+	sv->active = 1;
+	sv->release = now;
+	ob_policy_release(ob, sv, now);
+	if (sv->e <= 0 && ob_policy_enforces(sv) && !sv->throttled)
+		ob_policy_exhausted(ob, sv, now);
+	ob_emit(ob, now, OB_KC(OB_EV_ACTIVATE, OB_NONE), OB_TS(OB_NONE, sv->id), (u64)sv->e, sv->s);
+}
+
+/* A job of `sv` ends: counters, and the policy may pass on what is left. */
+OB_FN void ob_server_end(ob_p ob, ob_server_p sv, u64 now)
+{
+	u64 due = sv->release + sv->deadline;
+
+	ob_server_charge(sv, now);
+	ob_tree_remove(sv->throttled ? &ob->throttled : &sv->domain->active, &sv->node);
+	/* One that leaves while throttled keeps e ≤ 0 and its deadline: the release rule sees that. */
+	sv->throttled = 0;
+	sv->active = 0;
+	sv->jobs++;
+	if (now > due) {
+		sv->misses++;
+		sv->tardiness_sum += now - due;
+		sv->tardiness_max = ob_max(sv->tardiness_max, now - due);
+	}
+	ob_emit(ob, now, OB_KC(OB_EV_IDLE, OB_NONE), OB_TS(OB_NONE, sv->id), (u64)sv->e, sv->s);
+	ob_policy_completed(ob, sv, now);
+}
+
+/*
+ * Thread `t` wants to run: it woke, or was interrupted; then it goes before its siblings, unless
+ * its turn was over. Idempotent.
+ */
+OB_FN void ob_ready(ob_p ob, ob_task_p t, u64 now)
+{
+	ob_server_p sv = t->server;
+	u32 woke = !t->awake, at_head = !woke && !t->rotated;
+
+	if (t->waiting)
+		return;
+	t->awake = 1;
+	t->picked = 0;
+	t->rotated = 0;
+	if (!sv) {
+		u64 cpus;
+
+		if (woke)
+			ob_share_clamp(ob, t);
+		ob_share_enqueue(ob, t);
+		cpus = t->cpus & ob->idle;
+		if (cpus) {
+			cpus = (cpus & OB_BIT(t->cpu)) ? OB_BIT(t->cpu) : cpus & -cpus;
+			ob->idle &= ~cpus;
+			ob->kick |= cpus;
+			return;
+		}
+		cpus = t->cpus & ob->share_ready;
+		ob->kick |= cpus & -cpus;
+		return;
+	}
+	if (woke) {
+		sv->awake++;
+		if (sv->awake == 1 && !sv->active)
+			ob_server_begin(ob, sv, now);
+	}
+	ob_thread_link(ob, sv, t, at_head);
+	if (sv->throttled)
+		return;
+	if (sv->node.linked)
+		ob_server_update(ob, sv);
+	else
+		ob_server_requeue(ob, sv);
+	ob_preempt(ob, sv, t->cpu);
+	/* A sibling that runs has no turn to end while alone: it has now. */
+	if (sv->running)
+		ob->rearm |= ob_server_running_on(ob, sv);
+}
+
+/* Takes `t` out of whatever queue holds it. Idempotent. */
+OB_FN void ob_unqueue(ob_p ob, ob_task_p t)
+{
+	ob_server_p sv = t->server;
+
+	t->picked = 0;
+	if (!t->waiting)
+		return;
+	if (!sv) {
+		ob_tree_remove(&ob->best_effort, &t->node);
+		t->waiting = 0;
+		return;
+	}
+	ob_thread_unlink(sv, t);
+	if (!sv->throttled)
+		ob_server_update(ob, sv);
+}
+
+/* `t`, stopped and unqueued, sleeps: if it is the last thread of its server, the job is done. */
+OB_FN void ob_sleep(ob_p ob, ob_task_p t, u64 now)
+{
+	ob_server_p sv = t->server;
+
+	ob_unqueue(ob, t);
+	if (!t->awake)
+		return;
+	t->awake = 0;
+	if (!sv)
+		return;
+	sv->awake--;
+	if (!sv->awake && sv->active && !sv->marks)
+		ob_server_end(ob, sv, now);
+}
+
+/* The program says that the job of t's server is complete; the next begins at once. */
+OB_FN void ob_mark(ob_p ob, ob_task_p t, u64 now)
+{
+	ob_server_p sv = t->server;
+
+	if (!sv || !sv->marks || !sv->active)
+		return;
+	ob_server_end(ob, sv, now);
+	ob_server_begin(ob, sv, now);
+	ob_server_requeue(ob, sv);
+}
+
+/* Takes the first waiting thread of `sv` that may run on `c`. */
+OB_INLINE ob_task_p ob_thread_take(ob_p ob, ob_server_p sv, ob_cpu_p c)
+{
+	ob_task_p t;
+
+	for (t = sv->head; t && OB_LOOP; t = t->next)
+		if (!sv->pinned || (ob_thread_cpus(ob, sv, t) & OB_BIT(c->id)))
+			break;
+	if (!t)
+		return OB_NULL;
+	ob_thread_unlink(sv, t);
+	ob_server_update(ob, sv);
+	return t;
+}
+
+/* Sees to a budget that has run out. */
+OB_INLINE void ob_budget_check(ob_p ob, ob_server_p sv, u64 now)
+{
+	ob_server_charge(sv, now);
+	if (sv->e > 0 || sv->throttled || !ob_policy_enforces(sv))
+		return;
+	sv->exhaustions++;
+	ob_emit(ob, now, OB_KC(OB_EV_EXHAUST, OB_NONE), OB_TS(OB_NONE, sv->id), 0, sv->s);
+	ob_policy_exhausted(ob, sv, now);
+	ob_server_requeue(ob, sv);
+}
+
+/*
+ * What should `cpu` run now? `prev` is the thread that runs there and wants to go on, or null.
+ * Returns the thread to run, which is `prev` if it stays, or 0 for none. A thread other than
+ * `prev` has been taken from its queue.
+ */
+OB_FN u64 ob_pick(ob_p ob, u32 cpu, ob_task_p prev, u64 now)
+{
+	ob_cpu_p c = ob_cpu(ob, cpu);
+	u64 bit = OB_BIT(cpu);
+	ob_server_p cand, mine = OB_NULL;
+	ob_task_p t = OB_NULL;
+	u32 be;
+
+	if (c->server)
+		ob_budget_check(ob, c->server, now);
+	ob_share_account(ob, c, now);
+	if (prev && !(prev->cpus & bit))
+		prev = OB_NULL;
+	if (prev && prev->server && !prev->server->throttled)
+		mine = prev->server;
+	be = (prev && !prev->server) || ob_share_waiting(ob, bit);
+
+	if (c->credit >= ob_max(ob->share_quantum, 1) || (c->share && c->credit)) {
+		if (be && !c->share)
+			ob_emit(ob, now, OB_KC(OB_EV_SHARE, cpu), OB_TS(OB_NONE, OB_NONE), 1, 0);
+		c->share = be;
+	} else if (c->share) {
+		c->share = 0;
+		ob_emit(ob, now, OB_KC(OB_EV_SHARE, cpu), OB_TS(OB_NONE, OB_NONE), 0, 0);
+	}
+
+	if (!c->share) {
+		cand = (ob_server_p)ob_tree_first(&c->domain->active, bit);
+		if (mine && (!cand || ob_server_key(mine) <= cand->node.key) &&
+		    !(cand == mine && now - c->started >= OB_ROTATE)) {
+			t = prev;
+			c->key = ob_server_key(mine);
+		} else if (cand) {
+			if (cand == mine)
+				prev->rotated = 1;
+			c->key = cand->node.key;
+			t = ob_thread_take(ob, cand, c);
+		}
+	}
+	if (!t && be) {
+		ob_node_p first = ob_tree_first(&ob->best_effort, bit);
+
+		c->key = c->share ? OB_KEY_SHARE : OB_KEY_BE;
+		if (prev && !prev->server && (!first || prev->vtime <= first->key)) {
+			t = prev;
+			ob->vtime = ob_max(ob->vtime, prev->vtime);
+		} else {
+			t = ob_share_take(ob, c);
+		}
+	}
+	ob->kick &= ~bit;
+	if (!t) {
+		c->key = OB_KEY_IDLE;
+		ob->idle |= bit;
+		return 0;
+	}
+	ob->idle &= ~bit;
+	if (t == prev)
+		ob_arm(ob, c, now);
+	else
+		t->picked = 1;
+	/* Claims can be lost to races and to threads that vanish: whoever waits looks again. */
+	cand = (ob_server_p)ob_tree_first(&c->domain->active, ob->online);
+	if (cand)
+		ob_preempt(ob, cand, cand->head ? cand->head->cpu : cpu);
+	return (u64)t;
+}
+
+/* `t` begins to run on `cpu`. */
+OB_FN void ob_run(ob_p ob, u32 cpu, ob_task_p t, u64 now)
+{
+	ob_cpu_p c = ob_cpu(ob, cpu);
+	ob_server_p sv = t->server;
+
+	ob_share_account(ob, c, now);
+	t->picked = 0;
+	t->running = 1;
+	t->cpu = cpu;
+	ob->idle &= ~OB_BIT(cpu);
+	c->started = now;
+	c->curr = t;
+	c->server = sv;
+	c->reserved = sv != OB_NULL;
+	if (sv) {
+		ob_server_charge(sv, now);
+		sv->running++;
+		if (c->key != OB_KEY_SHARE)
+			c->key = ob_server_key(sv);
+	} else if (c->key != OB_KEY_SHARE) {
+		c->key = OB_KEY_BE;
+	}
+	ob_emit(ob, now, OB_KC(OB_EV_RUN, cpu), OB_TS(t->tid, sv ? sv->id : OB_NONE), sv ? sv->s : 0,
+		sv ? (u64)sv->e : 0);
+	ob_arm(ob, c, now);
+	/* Siblings on other CPUs now share the budget with one more: their time is up sooner. */
+	if (sv && sv->running > 1)
+		ob->rearm |= ob_server_running_on(ob, sv);
+}
+
+/* What runs on `cpu` stops, for `reason` (enum ob_stop). */
+OB_FN void ob_stop(ob_p ob, u32 cpu, u64 reason, u64 now)
+{
+	ob_cpu_p c = ob_cpu(ob, cpu);
+	ob_task_p t = c->curr;
+	ob_server_p sv = c->server;
+
+	if (!t)
+		return;
+	ob_share_account(ob, c, now);
+	ob_emit(ob, now, OB_KC(OB_EV_STOP, cpu), OB_TS(t->tid, sv ? sv->id : OB_NONE), reason, 0);
+	c->curr = OB_NULL;
+	c->server = OB_NULL;
+	c->reserved = 0;
+	t->running = 0;
+	if (!sv)
+		return;
+	ob_server_charge(sv, now);
+	sv->running--;
+	if (reason == OB_STOP_PREEMPTED)
+		ob_budget_check(ob, sv, now);
+}
+
+/* The timer of `cpu` fired, perhaps late, perhaps for nothing: only the state counts. */
+OB_FN void ob_tick(ob_p ob, u32 cpu, u64 now)
+{
+	ob_cpu_p c = ob_cpu(ob, cpu);
+	ob_server_p sv = c->server;
+	u64 bit = OB_BIT(cpu);
+
+	ob_share_account(ob, c, now);
+	if (sv)
+		ob_budget_check(ob, sv, now);
+	if (c->share ? !c->credit : (c->reserved && c->credit >= ob_max(ob->share_quantum, 1) && ob_share_waiting(ob, bit)))
+		ob->kick |= bit;
+	if (sv && sv->waiting && (sv->node.mask & bit))
+		ob->kick |= bit;
+	ob_arm(ob, c, now);
+}
+
+/* Brings back the servers whose time of replenishment has come. */
+OB_FN void ob_replenish(ob_p ob, u64 now)
+{
+	while (OB_LOOP) {
+		ob_server_p sv = (ob_server_p)ob_tree_head(&ob->throttled);
+
+		ob->replenish_at = sv ? sv->node.key : OB_NEVER;
+		if (!sv || sv->node.key > now)
+			return;
+		ob_tree_remove(&ob->throttled, &sv->node);
+		sv->throttled = 0;
+		ob_policy_replenished(ob, sv, now);
+		ob_server_requeue(ob, sv);
+		ob_preempt(ob, sv, sv->head ? sv->head->cpu : 0);
+	}
+}
+
+/* `cpu` came or went: every server's idea of where it may run is renewed. */
+OB_FN void ob_online(ob_p ob, u32 cpu, u32 on, u64 now)
+{
+	u64 bit = OB_BIT(cpu);
+
+	if (on)
+		ob->online |= bit;
+	else
+		ob->online &= ~bit;
+	ob->idle &= ob->online;
+	ob->share_ready &= ob->online;
+	ob_cpu(ob, cpu)->key = OB_KEY_IDLE;
+	ob_cpu(ob, cpu)->credit = 0;
+	ob_emit(ob, now, OB_KC(OB_EV_ONLINE, cpu), OB_TS(OB_NONE, OB_NONE), on, 0);
+}
+
+/* Puts `t` under reservation `sv` (null: back to best effort). `t` must not be running or queued:
+ * the shell unqueues it before and calls ob_ready after. */
+OB_FN void ob_attach(ob_p ob, ob_task_p t, ob_server_p sv, u64 now)
+{
+	u32 awake = t->awake;
+
+	if (t->server == sv)
+		return;
+	ob_sleep(ob, t, now);
+	t->server = sv;
+	if (!awake)
+		return;
+	t->awake = 1;
+	if (sv) {
+		sv->awake++;
+		if (sv->awake == 1 && !sv->active)
+			ob_server_begin(ob, sv, now);
+	}
+}
+
+#endif

@@ -1,0 +1,179 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * What the policies may do to a server: charge it, give it a new deadline, throttle it, move it in
+ * its domain's queue. Policies call these and nothing else.
+ */
+#ifndef OB_SERVER_H
+#define OB_SERVER_H
+
+#include "ob_types.h"
+
+/* The key that orders `sv` in its domain. */
+OB_INLINE u64 ob_server_key(ob_server_p sv)
+{
+	u64 key = sv->order == OB_ORDER_RM ? sv->period : sv->s;
+
+	/* Stay clear of the keys that mean share, best effort and idle. */
+	return ob_min(ob_max(key, 1), OB_KEY_BE - 1);
+}
+
+/* How far the server has run ahead of its bandwidth: s − P; above `now` it has overrun. */
+OB_INLINE u64 ob_server_over(ob_server_p sv)
+{
+	return sv->s > sv->period ? sv->s - sv->period : 0;
+}
+
+/* CPUs on which a waiting thread of `sv` could run. */
+OB_INLINE u64 ob_thread_cpus(ob_p ob, ob_server_p sv, ob_task_p t)
+{
+	u64 cpus = t->cpus & sv->cpus;
+
+	/* A thread shut out of its domain by affinity or hotplug still runs where it may. */
+	return (cpus & ob->online) ? cpus : t->cpus;
+}
+
+/* Union over the waiting threads; without narrower affinities no list is walked. */
+OB_FN u64 ob_server_mask(ob_p ob, ob_server_p sv)
+{
+	u64 cpus = 0;
+	ob_task_p t;
+
+	if (!sv->waiting)
+		return 0;
+	if (!sv->pinned && (sv->cpus & ob->online))
+		return sv->cpus;
+	for (t = sv->head; t && OB_LOOP; t = t->next)
+		cpus |= ob_thread_cpus(ob, sv, t);
+	return cpus;
+}
+
+/* Brings sv's node in line with its waiting threads and its deadline, key unchanged. */
+OB_INLINE void ob_server_update(ob_p ob, ob_server_p sv)
+{
+	ob_tree_update(&sv->node, ob_server_mask(ob, sv), ob_server_over(sv));
+}
+
+/* CPUs that run threads of `sv`. */
+OB_FN u64 ob_server_running_on(ob_p ob, ob_server_p sv)
+{
+	u64 cpus = 0;
+	u32 i;
+
+	for (i = OB_ZERO; i < ob->nr_cpus && OB_LOOP; i++)
+		if (ob_cpu(ob, i)->server == sv)
+			cpus |= OB_BIT(i);
+	return cpus;
+}
+
+/*
+ * Puts `sv` where its key belongs, and has every CPU that runs it look again: its timer depends on
+ * the budget, and somebody who waits may now come first.
+ */
+OB_FN void ob_server_requeue(ob_p ob, ob_server_p sv)
+{
+	u64 key = ob_server_key(sv), cpus;
+	u32 i;
+
+	if (sv->active && !sv->throttled) {
+		if (sv->node.linked && sv->node.key == key) {
+			ob_server_update(ob, sv);
+		} else {
+			ob_tree_remove(&sv->domain->active, &sv->node);
+			sv->node.key = key;
+			sv->node.mask = ob_server_mask(ob, sv);
+			sv->node.over = ob_server_over(sv);
+			ob_tree_insert(&sv->domain->active, &sv->node);
+		}
+	}
+	if (!sv->running)
+		return;
+	cpus = ob_server_running_on(ob, sv);
+	for (i = OB_ZERO; i < ob->nr_cpus && OB_LOOP; i++) {
+		ob_cpu_p c = ob_cpu(ob, i);
+		ob_node_p first;
+
+		if (!(cpus & OB_BIT(i)))
+			continue;
+		if (c->key != OB_KEY_SHARE)
+			c->key = key;
+		ob->rearm |= OB_BIT(i);
+		first = ob_tree_first(&c->domain->active, OB_BIT(i));
+		if (sv->throttled || (first && first->key < key))
+			ob->kick |= OB_BIT(i);
+	}
+}
+
+/* Takes the time since the last charge off the budget, once for each running thread. */
+OB_INLINE void ob_server_charge(ob_server_p sv, u64 now)
+{
+	u64 used;
+
+	if (sv->running && now > sv->charged) {
+		used = (now - sv->charged) * sv->running;
+		sv->consumed += used;
+		sv->e -= (s64)used;
+	}
+	sv->charged = now;
+}
+
+/* New budget and deadline; the caller requeues. */
+OB_INLINE void ob_server_set(ob_p ob, ob_server_p sv, u64 now, s64 e, u64 s)
+{
+	sv->e = e;
+	sv->s = s;
+	ob_emit(ob, now, OB_KC(OB_EV_REPLENISH, OB_NONE), OB_TS(OB_NONE, sv->id), (u64)e, s);
+}
+
+/* Takes `sv` out of the queue until time `until`; ob_replenish brings it back. */
+OB_INLINE void ob_server_throttle(ob_p ob, ob_server_p sv, u64 now, u64 until)
+{
+	ob_tree_remove(&sv->domain->active, &sv->node);
+	sv->throttled = ob_max(until, 1);
+	sv->node.key = until;
+	sv->node.mask = 0;
+	sv->node.over = 0;
+	ob_tree_insert(&ob->throttled, &sv->node);
+	ob->replenish_at = ob_min(ob->replenish_at, until);
+	ob_emit(ob, now, OB_KC(OB_EV_THROTTLE, OB_NONE), OB_TS(OB_NONE, sv->id), 0, until);
+}
+
+/*
+ * The rule by which a constant bandwidth server takes up a new job at time t: if
+ * e ≥ (s − t)·Q/P then s = t + P and e = Q, else both are kept (Abeni and Buttazzo 1998; paper
+ * 000, section 4.1). With a relative deadline D below P the density Q/D decides, as deadlines are
+ * t + D then. Compared as products, without division; above 2 s the low bits are dropped alike on
+ * both sides so that the products fit 64 bits.
+ */
+OB_INLINE void ob_server_cbs_release(ob_p ob, ob_server_p sv, u64 now)
+{
+	int fresh;
+
+	if (sv->s <= now || sv->e > (s64)sv->budget) {
+		fresh = 1;
+	} else if (sv->e < 0) {
+		fresh = 0;
+	} else {
+		u64 d = sv->deadline, q = sv->budget, left = sv->s - now, e = (u64)sv->e;
+
+		/* Products of two 42-bit numbers do not fit: drop low bits of all four alike. */
+		while ((d >> 31 || left >> 31) && OB_LOOP) {
+			d >>= 1;
+			left >>= 1;
+		}
+		while ((q >> 31 || e >> 31) && OB_LOOP) {
+			q >>= 1;
+			e >>= 1;
+		}
+		fresh = e * d >= left * q;
+	}
+	if (fresh)
+		ob_server_set(ob, sv, now, (s64)sv->budget, now + sv->deadline);
+}
+
+/* The next server deadline after an exhausted one, and where a hard reservation waits until. */
+OB_INLINE u64 ob_server_next_period(ob_server_p sv)
+{
+	return sv->s - sv->deadline + sv->period;
+}
+
+#endif

@@ -1,0 +1,90 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Best effort: weighted fair queueing by virtual time in what reservations leave, and a guaranteed
+ * share of every CPU.
+ *
+ * The share works on credit. While a CPU runs reservations it owes best-effort work σ/(1 − σ) of
+ * that time; once a whole quantum is owed and such work waits, it runs before everything until
+ * paid. So in any window best effort gets at least σ of a CPU less one quantum, whatever
+ * reservations do, under every policy. A policy-level server could not promise that: a job without
+ * a budget would keep its early deadline for ever. Time that best effort gets anyway pays first.
+ */
+#ifndef OB_SHARE_H
+#define OB_SHARE_H
+
+#include "ob_types.h"
+
+/* Brings a CPU's credit up to `now`, by what it has been running. */
+OB_INLINE void ob_share_account(ob_p ob, ob_cpu_p c, u64 now)
+{
+	u64 dt = now > c->since ? now - c->since : 0;
+
+	c->since = now;
+	if (!ob->share_quantum)
+		return;
+	if (c->reserved) {
+		u64 gain = dt * ob->share_permille / (1000 - ob->share_permille);
+
+		c->credit = ob_min(c->credit + gain, ob->share_quantum);
+		if (c->credit == ob->share_quantum)
+			ob->share_ready |= OB_BIT(c->id);
+	} else {
+		/* Idle time was best effort's for the taking. */
+		c->credit = c->credit > dt ? c->credit - dt : 0;
+		ob->share_ready &= ~OB_BIT(c->id);
+	}
+}
+
+/* How long from c->since until a CPU that runs reservations owes a quantum. */
+OB_INLINE u64 ob_share_wait(ob_p ob, ob_cpu_p c)
+{
+	u64 missing = ob->share_quantum - c->credit;
+
+	return missing * (1000 - ob->share_permille) / ob->share_permille + 1;
+}
+
+/* Whether best-effort work waits that may run on these CPUs. */
+OB_INLINE int ob_share_waiting(ob_p ob, u64 cpus)
+{
+	ob_node_p root = ob->best_effort.root;
+
+	return root && (root->sub_mask & cpus);
+}
+
+/* A task that slept gets no more than one slice of advantage over those who did not. */
+OB_INLINE void ob_share_clamp(ob_p ob, ob_task_p t)
+{
+	u64 floor = ob->vtime > ob->slice ? ob->vtime - ob->slice : 0;
+
+	t->vtime = ob_max(t->vtime, floor);
+}
+
+/* Virtual time for `ran` ns of service; weight 100 (nice 0) runs at the clock's speed. */
+OB_INLINE void ob_share_charge(ob_task_p t, u64 ran)
+{
+	t->vtime += t->weight == 100 ? ran : ran * 100 / ob_max(t->weight, 1);
+}
+
+OB_INLINE void ob_share_enqueue(ob_p ob, ob_task_p t)
+{
+	t->node.key = t->vtime;
+	t->node.mask = t->cpus;
+	t->node.over = 0;
+	t->waiting = 1;
+	ob_tree_insert(&ob->best_effort, &t->node);
+}
+
+/* Takes the next best-effort task that may run on `c`. */
+OB_INLINE ob_task_p ob_share_take(ob_p ob, ob_cpu_p c)
+{
+	ob_task_p t = (ob_task_p)ob_tree_first(&ob->best_effort, OB_BIT(c->id));
+
+	if (!t)
+		return OB_NULL;
+	ob_tree_remove(&ob->best_effort, &t->node);
+	t->waiting = 0;
+	ob->vtime = ob_max(ob->vtime, t->vtime);
+	return t;
+}
+
+#endif

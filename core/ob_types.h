@@ -1,0 +1,174 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * The model: task (one thread), server (one reservation, any number of threads), domain (the CPUs
+ * that share one queue) and CPU. A job is one release: it begins when a server's first thread
+ * wakes and ends when the last one sleeps, or where the program marks it.
+ *
+ * Times are nanoseconds of one monotonic clock; budgets are signed, for enforcement can be late
+ * and what was overdrawn is paid back.
+ */
+#ifndef OB_TYPES_H
+#define OB_TYPES_H
+
+#include "ob_tree.h"
+#include "ob_event.h"
+
+#define OB_MAX_CPUS 64
+#define OB_MAX_DOMAINS 64
+
+/* Keys of what a CPU runs. Reservations have keys between these. */
+#define OB_KEY_SHARE 0ULL /* best-effort work in its guaranteed share: nothing goes before it */
+#define OB_KEY_BE (~0ULL - 1)
+#define OB_KEY_IDLE (~0ULL)
+
+/* How servers are ordered. */
+enum ob_order {
+	OB_ORDER_EDF = 0, /* earliest server deadline first */
+	OB_ORDER_RM = 1,  /* shortest period first */
+};
+
+struct ob_server;
+struct ob_domain;
+
+struct ob_task {
+	struct ob_node node; /* in ob->best_effort while it waits there */
+	struct ob_server OB_ARENA *server; /* null: best effort */
+	struct ob_task OB_ARENA *next; /* in the server's list of waiting threads */
+	struct ob_task OB_ARENA *prev;
+	u64 cpus;   /* affinity */
+	u64 weight; /* 100 is nice 0, as cgroup v2's cpu.weight */
+	u64 vtime;  /* best-effort service received, weighted */
+	u64 payload; /* the shell's own: what it needs to find the thread again */
+	u32 tid;
+	u32 cpu;     /* where it runs or last ran */
+	u8 awake;    /* between waking and sleeping */
+	u8 waiting;  /* queued: in a server's list or in the best-effort tree */
+	u8 running;
+	u8 picked;   /* taken from its queue, not yet running */
+	u8 rotated;  /* its turn among its siblings is over */
+};
+
+struct ob_server {
+	struct ob_node node; /* in domain->active while it has work; in ob->throttled while it waits */
+	struct ob_domain OB_ARENA *domain;
+	struct ob_task OB_ARENA *head; /* waiting threads, first come first served */
+	struct ob_task OB_ARENA *tail;
+	u64 cpus;     /* CPUs of the domain that it may use */
+	u64 budget;   /* Q */
+	u64 period;   /* P */
+	u64 deadline; /* D, relative */
+	s64 e;        /* budget left */
+	u64 s;        /* server deadline, absolute */
+	s64 saved_e;  /* FCBS: own pair, while a donated one is in use */
+	u64 saved_s;
+	u64 charged;  /* until when running threads have been charged */
+	u64 throttled; /* absolute time of replenishment, 0: not throttled */
+	u64 release;  /* of the current job */
+	u32 id;
+	u32 kind;  /* enum ob_kind, the server's rules (policies/registry.h) */
+	u32 order; /* enum ob_order */
+	u32 awake; /* threads between waking and sleeping */
+	u32 running;
+	u32 waiting;
+	u32 pinned; /* waiting threads whose affinity is narrower than cpus */
+	u8 has_saved;
+	u8 marks; /* the program marks its jobs: sleeping does not end one */
+	u8 active;
+	u8 used; /* slot taken */
+	/* Counters since the reservation was made. */
+	u64 jobs;
+	u64 misses;
+	u64 tardiness_max;
+	u64 tardiness_sum;
+	u64 consumed;
+	u64 exhaustions;
+	u64 donated;
+	u64 received;
+};
+
+struct ob_domain {
+	struct ob_tree active; /* servers with work, by key */
+	u64 cpus;
+	s64 bonus; /* FCBS: B */
+	u64 bonus_since; /* FCBS: t_last */
+};
+
+struct ob_cpu {
+	struct ob_domain OB_ARENA *domain;
+	struct ob_task OB_ARENA *curr;     /* null: idle, or a task the core was not told of */
+	struct ob_server OB_ARENA *server; /* of curr, if that runs on a reservation */
+	u64 key;      /* of what runs here or is about to */
+	u64 timer;    /* the shell calls ob_tick no later than this */
+	u64 credit;   /* best-effort time owed on this CPU, ns */
+	u64 since;    /* credit is right as of this time */
+	u64 started;  /* when curr's turn began */
+	u32 id;
+	u8 online;
+	u8 share; /* the guaranteed share is being served */
+	u8 reserved; /* what has run since `since` is a reservation */
+};
+
+struct ob {
+	struct ob_tree best_effort; /* waiting best-effort tasks, by virtual time */
+	u64 vtime;                  /* of the best-effort class: never goes back */
+	u64 online;
+	u64 idle; /* CPUs with nothing to run that nobody has been sent to yet */
+	/* Effects, collected during a call; the shell carries them out and clears them. */
+	u64 kick;  /* CPUs that must pick again */
+	u64 rearm; /* CPUs whose timer changed */
+	u64 replenish_at; /* earliest replenishment of a throttled server; the shell calls ob_replenish then */
+	struct ob_tree throttled; /* servers that wait for their replenishment, by its time */
+	u64 share_ready; /* CPUs that owe best-effort work its share now */
+	u64 share_quantum; /* ns served at a time; 0: no share is guaranteed */
+	u64 share_permille;
+	u64 slice; /* best-effort time slice, ns */
+	u32 nr_cpus;
+	u32 nr_domains;
+	/* Trace: a ring written here and read by user space. */
+	struct ob_event OB_ARENA *ring;
+	u64 ring_size; /* events, 0: no trace */
+	u64 ring_head; /* written so far */
+	u64 ring_tail; /* read so far: the reader's */
+	u64 lost;
+	struct ob_cpu cpu[OB_MAX_CPUS];
+	struct ob_domain domain[OB_MAX_DOMAINS];
+};
+
+typedef struct ob OB_ARENA *ob_p;
+typedef struct ob_task OB_ARENA *ob_task_p;
+typedef struct ob_server OB_ARENA *ob_server_p;
+typedef struct ob_domain OB_ARENA *ob_domain_p;
+typedef struct ob_cpu OB_ARENA *ob_cpu_p;
+
+OB_INLINE ob_cpu_p ob_cpu(ob_p ob, u32 cpu)
+{
+	return &ob->cpu[cpu & (OB_MAX_CPUS - 1)];
+}
+
+/* Writes an event; a full ring counts it as lost rather than overwrite what was not read. */
+OB_INLINE void ob_emit(ob_p ob, u64 now, u64 kind_cpu, u64 task_server, u64 a, u64 b)
+{
+	struct ob_event OB_ARENA *ev;
+
+	if (!ob->ring_size)
+		return;
+	if (ob->ring_head - ob->ring_tail >= ob->ring_size) {
+		ob->lost++;
+		return;
+	}
+	ev = &ob->ring[ob->ring_head & (ob->ring_size - 1)];
+	ev->time = now;
+	ev->kind = (u32)(kind_cpu >> 32);
+	ev->cpu = (u32)kind_cpu;
+	ev->task = (u32)(task_server >> 32);
+	ev->server = (u32)task_server;
+	ev->a = a;
+	ev->b = b;
+	ob->ring_head++;
+}
+
+#define OB_NONE 0xFFFFFFFFULL
+#define OB_KC(kind, cpu) (((u64)(kind) << 32) | (u32)(cpu))
+#define OB_TS(task, server) (((u64)(task) << 32) | (u32)(server))
+
+#endif

@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Soft constant bandwidth server (Abeni and Buttazzo, RTSS 1998; paper 000, section 4.1): a server
+ * that used up its budget gets a new one at once and a deadline one period later. It may so use
+ * more than Q/P where CPUs would idle, and never disturbs those within their bandwidth.
+ */
+OB_INLINE void ob_cbs_release(ob_p ob, ob_server_p sv, u64 now)
+{
+	ob_server_cbs_release(ob, sv, now);
+}
+
+OB_INLINE void ob_cbs_exhausted(ob_p ob, ob_server_p sv, u64 now)
+{
+	/* e += Q, not e = Q: what enforcement let through late is paid back. */
+	while (sv->e <= 0 && OB_LOOP)
+		ob_server_set(ob, sv, now, sv->e + (s64)sv->budget, sv->s + sv->period);
+}
+
+OB_INLINE void ob_cbs_completed(ob_p ob, ob_server_p sv, u64 now)
+{
+}
+
+OB_INLINE void ob_cbs_replenished(ob_p ob, ob_server_p sv, u64 now)
+{
+}

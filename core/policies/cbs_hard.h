@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Hard constant bandwidth server (Abeni and Buttazzo 2004, "hard reservation"; paper 000, section
+ * 7, "CBS variants"): a server that used up its budget waits for the next period, so it gets Q in
+ * every P and never more.
+ */
+OB_INLINE void ob_cbs_hard_release(ob_p ob, ob_server_p sv, u64 now)
+{
+	ob_server_cbs_release(ob, sv, now);
+}
+
+OB_INLINE void ob_cbs_hard_exhausted(ob_p ob, ob_server_p sv, u64 now)
+{
+	ob_server_throttle(ob, sv, now, ob_server_next_period(sv));
+}
+
+OB_INLINE void ob_cbs_hard_completed(ob_p ob, ob_server_p sv, u64 now)
+{
+}
+
+OB_INLINE void ob_cbs_hard_replenished(ob_p ob, ob_server_p sv, u64 now)
+{
+	while (sv->e <= 0 && OB_LOOP)
+		ob_server_set(ob, sv, now, sv->e + (s64)sv->budget, sv->s + sv->period);
+	/* A wait that ended late must not leave a deadline in the past behind. */
+	if (sv->s <= now)
+		ob_server_set(ob, sv, now, (s64)sv->budget, now + sv->deadline);
+}

@@ -1,0 +1,88 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Flexible CBS (paper 000, section 4.2 and figure 3): soft CBS, and what a job leaves of its budget
+ * goes to somebody else: to the first server in deadline order that has overrun (it borrows budget
+ * and deadline, its own pair waiting), else to the first ready server, else it is kept as a bonus
+ * that melts with time and goes to the next release. Budget is only moved, never made, and never
+ * taken from the future.
+ *
+ * Figure 3 leaves the completer's own state open. Here it has nothing left after giving, and one
+ * that ran on borrowed budget gets its own pair back, so that every task keeps at least Q in P.
+ */
+OB_INLINE void ob_fcbs_release(ob_p ob, ob_server_p sv, u64 now)
+{
+	ob_domain_p d = sv->domain;
+
+	sv->has_saved = 0;
+	ob_server_cbs_release(ob, sv, now);
+	if (d->bonus > 0) {
+		s64 left = d->bonus - (s64)(now - d->bonus_since);
+
+		if (left > 0) {
+			sv->e += left;
+			sv->received += (u64)left;
+			ob_emit(ob, now, OB_KC(OB_EV_BONUS, OB_NONE), OB_TS(OB_NONE, sv->id),
+				(u64)left, 0);
+		}
+		d->bonus = 0;
+	}
+}
+
+OB_INLINE void ob_fcbs_exhausted(ob_p ob, ob_server_p sv, u64 now)
+{
+	if (sv->has_saved) {
+		sv->has_saved = 0;
+		sv->e += sv->saved_e;
+		sv->s = sv->saved_s;
+		ob_emit(ob, now, OB_KC(OB_EV_RESTORE, OB_NONE), OB_TS(OB_NONE, sv->id), (u64)sv->e,
+			sv->s);
+	}
+	while (sv->e <= 0 && OB_LOOP)
+		ob_server_set(ob, sv, now, sv->e + (s64)sv->budget, sv->s + sv->period);
+}
+
+OB_INLINE void ob_fcbs_completed(ob_p ob, ob_server_p sv, u64 now)
+{
+	ob_domain_p d = sv->domain;
+	s64 left = sv->e;
+	u64 deadline = sv->s;
+	ob_node_p first;
+	ob_server_p to;
+
+	sv->e = ob_min(left, 0);
+	if (sv->has_saved) {
+		sv->has_saved = 0;
+		sv->e += sv->saved_e;
+		sv->s = sv->saved_s;
+	}
+	/* Budget with a deadline that has passed is time that has passed too. */
+	if (left <= 0 || deadline <= now)
+		return;
+	first = ob_tree_first_over(&d->active, now);
+	to = (ob_server_p)(first ? first : ob_tree_head(&d->active));
+	if (!to) {
+		d->bonus = left;
+		d->bonus_since = now;
+		ob_emit(ob, now, OB_KC(OB_EV_BONUS, OB_NONE), OB_TS(OB_NONE, OB_NONE), (u64)left, 0);
+		return;
+	}
+	sv->donated += (u64)left;
+	to->received += (u64)left;
+	ob_emit(ob, now, OB_KC(OB_EV_DONATE, OB_NONE), OB_TS(OB_NONE, sv->id), (u64)left, to->id);
+	ob_server_charge(to, now);
+	/* One that already runs on borrowed budget keeps its own pair safe and just gets more. */
+	if (first && !to->has_saved) {
+		to->saved_e = to->e;
+		to->saved_s = to->s;
+		to->has_saved = 1;
+		to->e = left;
+		to->s = deadline;
+	} else {
+		to->e += left;
+	}
+	ob_server_requeue(ob, to);
+}
+
+OB_INLINE void ob_fcbs_replenished(ob_p ob, ob_server_p sv, u64 now)
+{
+}

@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! The arena: memory that the BPF programs and this process share. Laid out here, natively, with
+//! the core's own functions, before the scheduler is attached: the shell's state first, then the
+//! pools of servers and tasks, then the trace ring.
+
+use anyhow::{Result, bail};
+use onbeat_core::ffi;
+
+/// The shell's structures, as C lays them out.
+#[allow(missing_docs, non_camel_case_types, dead_code, clippy::all)]
+pub mod shell {
+    include!(concat!(env!("OUT_DIR"), "/shell.rs"));
+}
+
+/// How large the pools are and how the core is set up.
+#[derive(Clone, Debug)]
+pub struct Layout {
+    /// CPUs, 1 to 64.
+    pub cpus: u32,
+    /// Domains, 1 to `cpus`: 1 is global, `cpus` partitioned.
+    pub domains: u32,
+    /// Best effort's guaranteed share of every CPU, in thousandths.
+    pub share_permille: u32,
+    /// How much of that share is served at a time, ns.
+    pub share_quantum: u64,
+    /// Threads the core can hold; further ones run as best effort outside of it.
+    pub tasks: usize,
+    /// Reservations at a time.
+    pub servers: usize,
+    /// Events the trace holds, a power of two; 0: no trace.
+    pub ring: usize,
+}
+
+impl Layout {
+    fn offsets(&self) -> [usize; 4] {
+        let align = |n: usize| n.next_multiple_of(64);
+        let servers = align(size_of::<shell::shell>());
+        let tasks = align(servers + self.servers * size_of::<ffi::ob_server>());
+        let ring = align(tasks + self.tasks * size_of::<ffi::ob_task>());
+        [servers, tasks, ring, ring + self.ring * size_of::<ffi::ob_event>()]
+    }
+
+    /// Pages of 4 KiB the arena needs.
+    pub fn pages(&self) -> u32 {
+        self.offsets()[3].div_ceil(4096) as u32
+    }
+}
+
+/// The arena as this process sees it.
+pub struct Arena {
+    base: *mut shell::shell,
+    tail: u64,
+}
+
+impl Arena {
+    /// Fills freshly mapped, zeroed memory at `base`.
+    ///
+    /// # Safety
+    /// `base` must point to `layout.pages()` zeroed pages that live as long as the result and that
+    /// nobody else touches until this returns.
+    ///
+    /// # Errors
+    /// Numbers of CPUs, domains or a share that the core does not take.
+    pub unsafe fn init(base: *mut u8, layout: &Layout) -> Result<Arena> {
+        let [servers, tasks, ring, end] = layout.offsets();
+        let sh = base.cast::<shell::shell>();
+        // SAFETY: all offsets lie within the pages that the caller vouches for.
+        unsafe {
+            // Touch every page: the kernel side cannot fault them in.
+            for at in (0..end).step_by(4096) {
+                base.add(at).write_volatile(0);
+            }
+            let s = &mut *sh;
+            if ffi::onbeat_init(
+                (&raw mut s.ob).cast(),
+                layout.cpus,
+                layout.domains,
+                layout.share_permille,
+                layout.share_quantum,
+            ) != 0
+            {
+                bail!("{} CPUs in {} domains cannot be had: 1 to 64", layout.cpus, layout.domains);
+            }
+            s.servers = base.add(servers).cast();
+            s.nr_servers = layout.servers as u64;
+            s.tasks = base.add(tasks).cast();
+            s.nr_tasks = layout.tasks as u64;
+            for i in (0..layout.tasks).rev() {
+                let t = s.tasks.add(i);
+                (*t).next = s.free;
+                s.free = t;
+            }
+            s.armed.fill(u64::MAX);
+            s.ob.ring = base.add(ring).cast();
+            s.ob.ring_size = layout.ring as u64;
+        }
+        Ok(Arena { base: sh, tail: 0 })
+    }
+
+    /// The shell's state; other CPUs change it while this looks.
+    pub fn shell(&self) -> &shell::shell {
+        // SAFETY: `init`'s caller vouches for the memory's life.
+        unsafe { &*self.base }
+    }
+
+    /// The address the BPF side must be given.
+    pub fn address(&self) -> u64 {
+        self.base as u64
+    }
+
+    /// A copy of reservation `id`'s state, if that slot is taken.
+    pub fn server(&self, id: u32) -> Option<ffi::ob_server> {
+        let s = self.shell();
+        (u64::from(id) < s.nr_servers)
+            // SAFETY: within the pool; a torn read gives stale counters, nothing worse.
+            .then(|| unsafe { s.servers.add(id as usize).read_volatile() })
+            .filter(|sv| sv.used != 0)
+    }
+
+    /// Hands out the events written since the last call, oldest first, and frees their places.
+    pub fn drain(&mut self, mut take: impl FnMut(&ffi::ob_event)) {
+        let size = self.shell().ob.ring_size;
+        if size == 0 {
+            return;
+        }
+        // SAFETY: the BPF side writes events before it moves the head, on x86 in that order, and
+        // never past ring_tail + ring_size.
+        unsafe {
+            let ob = &raw mut (*self.base).ob;
+            let head = (&raw const (*ob).ring_head).read_volatile();
+            std::sync::atomic::fence(std::sync::atomic::Ordering::Acquire);
+            while self.tail < head {
+                take(&*(*ob).ring.add((self.tail & (size - 1)) as usize));
+                self.tail += 1;
+            }
+            (&raw mut (*ob).ring_tail).write_volatile(self.tail);
+        }
+    }
+}

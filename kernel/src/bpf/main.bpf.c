@@ -1,0 +1,762 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * The kernel shell: tells the core what sched_ext reports and carries out what it answers.
+ *
+ * Every call into the core has the same shape: read the clock, take the lock, ask, copy the effects
+ * out, drop the lock, act. Under the lock no helper may be called. Best-effort threads with an idle
+ * CPU at hand, and kernel threads bound to one CPU, go round the core: straight to that CPU.
+ *
+ * Tasks wait in the core, not in dispatch queues: `enqueue` inserts nowhere, `dispatch` asks the
+ * core and inserts into the CPU's own queue. Budgets are enforced by one timer for each CPU
+ * (PREEMPT_RT: by a perf event that looks every 100 µs, as timers are refused there).
+ */
+#include <scx/common.bpf.h>
+#include <scx/compat.bpf.h>
+
+char _license[] SEC("license") = "GPL";
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARENA);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 16384); /* pages; the loader sets what it needs */
+	__ulong(map_extra, (1ull << 44));
+} arena SEC(".maps");
+
+#include "shell.h"
+#include "ob_dispatch.h"
+
+const volatile bool use_timers = true;
+const volatile bool tracing;
+
+UEI_DEFINE(uei);
+
+/* The loader stores the arena's address here. */
+struct shell __arena *shell;
+
+struct bpf_res_spin_lock core_lock SEC(".data.core_lock") __hidden __attribute__((aligned(8)));
+
+int bpf_res_spin_lock_irqsave(struct bpf_res_spin_lock *lock,
+			      unsigned long *flags__irq_flag) __weak __ksym;
+void bpf_res_spin_unlock_irqrestore(struct bpf_res_spin_lock *lock,
+				    unsigned long *flags__irq_flag) __weak __ksym;
+
+struct thread {
+	u64 core; /* struct ob_task, in the arena; 0: not known to the core */
+	u64 want; /* reservation to join at the next switch: id + 1, 0: none, ~0: leave */
+	u64 ran;  /* sum_exec_runtime when it began to run */
+	u32 bound; /* kernel thread of one CPU: goes round the core */
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_TASK_STORAGE);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, int);
+	__type(value, struct thread);
+} threads SEC(".maps");
+
+struct timer_slot {
+	struct bpf_timer timer;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, OB_MAX_CPUS + 1);
+	__type(key, u32);
+	__type(value, struct timer_slot);
+} timers SEC(".maps");
+
+/* Every program that touches the arena must name it. */
+#define USE_ARENA() asm volatile("" ::"r"(&arena))
+
+#define BE_SLICE 4000000ULL
+#define REPLENISH_SLOT OB_MAX_CPUS
+
+static __always_inline struct thread *thread_of(struct task_struct *p)
+{
+	return bpf_task_storage_get(&threads, p, 0, 0);
+}
+
+static __always_inline u64 cpus_of(const struct task_struct *p)
+{
+	return p->cpus_ptr->bits[0];
+}
+
+/* Effects of one call, copied out under the lock. */
+struct effects {
+	u64 kick;
+	u64 rearm;
+	u64 replenish_at;
+};
+
+static __always_inline void effects_take(struct effects *fx)
+{
+	ob_p ob = &shell->ob;
+
+	fx->kick = ob->kick;
+	fx->rearm = ob->rearm;
+	fx->replenish_at = ob->replenish_at;
+	ob->kick = 0;
+	ob->rearm = 0;
+}
+
+/* Sets timer `slot` to `at` unless it fires sooner anyway. A late reset is caught by the callback. */
+static __always_inline void timer_set(u32 slot, u64 at, u64 now)
+{
+	struct timer_slot *ts;
+
+	if (at >= shell->armed[slot & 127])
+		return;
+	ts = bpf_map_lookup_elem(&timers, &slot);
+	if (!ts)
+		return;
+	shell->armed[slot & 127] = at;
+	bpf_timer_start(&ts->timer, at > now ? at - now : 1, 0);
+}
+
+static __noinline void effects_kick(u64 kick)
+{
+	u32 i;
+
+	for (i = OB_ZERO; i < OB_MAX_CPUS && kick && can_loop; i++) {
+		if (kick & OB_BIT(i)) {
+			kick &= ~OB_BIT(i);
+			scx_bpf_kick_cpu(i, SCX_KICK_PREEMPT);
+		}
+	}
+}
+
+static __noinline void effects_rearm(u64 rearm, u64 now)
+{
+	u32 i;
+
+	for (i = OB_ZERO; i < OB_MAX_CPUS && rearm && can_loop; i++) {
+		if (rearm & OB_BIT(i)) {
+			rearm &= ~OB_BIT(i);
+			timer_set(i, shell->ob.cpu[i & 63].timer, now);
+		}
+	}
+}
+
+static __always_inline void effects_apply(struct effects *fx, u64 now)
+{
+	if (fx->kick)
+		effects_kick(fx->kick);
+	if (!use_timers)
+		return;
+	if (fx->rearm)
+		effects_rearm(fx->rearm, now);
+	if (fx->replenish_at != OB_NEVER)
+		timer_set(REPLENISH_SLOT, fx->replenish_at, now);
+}
+
+/* LOCKED(fx) { … } runs its body under the core's lock and leaves the effects in fx. */
+#define LOCKED(fx)                                                                                 \
+	unsigned long __flags;                                                                     \
+	struct effects fx = {};                                                                    \
+	if (bpf_res_spin_lock_irqsave(&core_lock, &__flags)) {                                     \
+		__sync_fetch_and_add(&shell->lock_failed, 1);                                      \
+	} else
+#define UNLOCK(fx)                                                                                 \
+	do {                                                                                       \
+		effects_take(&fx);                                                                 \
+		bpf_res_spin_unlock_irqrestore(&core_lock, &__flags);                              \
+	} while (0)
+
+/* Joins or leaves a reservation as asked by `assign`; the thread is neither queued nor running. */
+static __always_inline void thread_join(struct thread *th, ob_task_p t, u64 now)
+{
+	u64 want = th->want;
+	ob_server_p sv = NULL;
+
+	th->want = 0;
+	if (want != OB_NEVER && want - 1 < shell->nr_servers)
+		sv = &shell->servers[want - 1];
+	ob_unqueue(&shell->ob, t);
+	ob_attach(&shell->ob, t, sv, now);
+}
+
+s32 BPF_STRUCT_OPS(onbeat_select_cpu, struct task_struct *p, s32 prev_cpu, u64 wake_flags)
+{
+	struct thread *th = thread_of(p);
+	bool idle = false;
+	s32 cpu;
+
+	USE_ARENA();
+	/* Reservations are placed by the core. */
+	if (th && th->core && (((ob_task_p)th->core)->server || th->want))
+		return prev_cpu;
+	cpu = scx_bpf_select_cpu_dfl(p, prev_cpu, wake_flags, &idle);
+	if (idle)
+		scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, BE_SLICE, 0);
+	return cpu;
+}
+
+void BPF_STRUCT_OPS(onbeat_enqueue, struct task_struct *p, u64 enq_flags)
+{
+	struct thread *th = thread_of(p);
+	ob_task_p t;
+	u64 now, cpus;
+
+	USE_ARENA();
+	if (!th || !th->core || th->bound) {
+		/* Kernel threads of one CPU serve interrupts and the like: at once. */
+		if (th && th->bound)
+			scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, BE_SLICE, enq_flags | SCX_ENQ_PREEMPT);
+		else
+			scx_bpf_dsq_insert(p, SCX_DSQ_GLOBAL, BE_SLICE, enq_flags);
+		return;
+	}
+	t = (ob_task_p)th->core;
+	now = t->server || th->want ? bpf_ktime_get_ns() : 0;
+	cpus = cpus_of(p);
+	LOCKED(fx)
+	{
+		t->cpus = cpus;
+		if (th->want)
+			thread_join(th, t, now);
+		ob_ready(&shell->ob, t, now);
+		UNLOCK(fx);
+		effects_apply(&fx, now);
+		return;
+	}
+	/* Without the lock the core does not know of it: any CPU may have it. */
+	scx_bpf_dsq_insert(p, SCX_DSQ_GLOBAL, BE_SLICE, enq_flags);
+}
+
+void BPF_STRUCT_OPS(onbeat_dequeue, struct task_struct *p, u64 deq_flags)
+{
+	struct thread *th = thread_of(p);
+	ob_task_p t;
+
+	USE_ARENA();
+	if (!th || !th->core)
+		return;
+	t = (ob_task_p)th->core;
+	if (!t->waiting && !t->picked)
+		return;
+	LOCKED(fx)
+	{
+		ob_unqueue(&shell->ob, t);
+		UNLOCK(fx);
+		effects_apply(&fx, 0);
+	}
+}
+
+void BPF_STRUCT_OPS(onbeat_dispatch, s32 cpu, struct task_struct *prev)
+{
+	struct thread *pth = NULL;
+	ob_task_p pt = NULL;
+	u32 try;
+	u64 now;
+
+	USE_ARENA();
+	if (prev && (prev->scx.flags & SCX_TASK_QUEUED)) {
+		pth = thread_of(prev);
+		if (pth && pth->core && !pth->bound)
+			pt = (ob_task_p)pth->core;
+	}
+	now = bpf_ktime_get_ns();
+	for (try = OB_ZERO; try < 8 && can_loop; try++) {
+		struct task_struct *p;
+		ob_task_p t = NULL;
+		u64 tid = 0, slice = BE_SLICE;
+
+		LOCKED(fx)
+		{
+			if (shell->ob.replenish_at <= now)
+				ob_replenish(&shell->ob, now);
+			t = (ob_task_p)ob_pick(&shell->ob, cpu, pt, now);
+			if (t) {
+				tid = t->payload;
+				if (t->server)
+					slice = SCX_SLICE_INF;
+			}
+			UNLOCK(fx);
+			effects_apply(&fx, now);
+		}
+		if (!t)
+			return;
+		if (t == pt) {
+			scx_bpf_task_set_slice(prev, slice);
+			return;
+		}
+		bpf_rcu_read_lock();
+		p = scx_bpf_tid_to_task(tid);
+		if (p) {
+			scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, slice, 0);
+			bpf_rcu_read_unlock();
+			return;
+		}
+		bpf_rcu_read_unlock();
+	}
+}
+
+void BPF_STRUCT_OPS(onbeat_running, struct task_struct *p)
+{
+	struct thread *th = thread_of(p);
+	s32 cpu = scx_bpf_task_cpu(p);
+	ob_cpu_p c;
+	ob_task_p t;
+	u64 now;
+
+	USE_ARENA();
+	if (!th || !th->core || th->bound)
+		return;
+	th->ran = p->se.sum_exec_runtime;
+	t = (ob_task_p)th->core;
+	c = &shell->ob.cpu[cpu & 63];
+	if (!t->server && !th->want && !tracing) {
+		ob_p ob = &shell->ob;
+
+		/* Nothing here needs the lock: the fields are this CPU's and this thread's own. */
+		t->awake = 1;
+		t->picked = 0;
+		t->running = 1;
+		t->cpu = cpu;
+		if (t->vtime < ob->vtime)
+			ob_share_clamp(ob, t);
+		if (c->key == OB_KEY_IDLE) {
+			c->key = OB_KEY_BE;
+			__sync_fetch_and_and(&ob->idle, ~OB_BIT(cpu));
+		}
+		/* A reservation came while this thread was on its way to what was an idle CPU. */
+		if (c->key > OB_KEY_SHARE && c->domain->active.root &&
+		    (c->domain->active.root->sub_mask & OB_BIT(cpu)))
+			scx_bpf_kick_cpu(cpu, SCX_KICK_PREEMPT);
+		return;
+	}
+	now = bpf_ktime_get_ns();
+	LOCKED(fx)
+	{
+		if (th->want)
+			thread_join(th, t, now);
+		if (!t->awake)
+			ob_ready(&shell->ob, t, now);
+		ob_unqueue(&shell->ob, t);
+		ob_run(&shell->ob, cpu, t, now);
+		if (t->server)
+			ob_server_requeue(&shell->ob, t->server);
+		UNLOCK(fx);
+		effects_apply(&fx, now);
+	}
+}
+
+void BPF_STRUCT_OPS(onbeat_stopping, struct task_struct *p, bool runnable)
+{
+	struct thread *th = thread_of(p);
+	s32 cpu = scx_bpf_task_cpu(p);
+	ob_task_p t;
+	u64 now;
+
+	USE_ARENA();
+	if (!th || !th->core || th->bound)
+		return;
+	t = (ob_task_p)th->core;
+	if (!t->server)
+		ob_share_charge(t, p->se.sum_exec_runtime - th->ran);
+	if (shell->ob.cpu[cpu & 63].curr != t) {
+		t->running = 0;
+		return;
+	}
+	now = bpf_ktime_get_ns();
+	LOCKED(fx)
+	{
+		ob_stop(&shell->ob, cpu, runnable ? OB_STOP_PREEMPTED : OB_STOP_SLEPT, now);
+		UNLOCK(fx);
+		effects_apply(&fx, now);
+	}
+}
+
+void BPF_STRUCT_OPS(onbeat_quiescent, struct task_struct *p, u64 deq_flags)
+{
+	struct thread *th = thread_of(p);
+	ob_task_p t;
+	u64 now;
+
+	USE_ARENA();
+	if (!th || !th->core || !(deq_flags & SCX_DEQ_SLEEP))
+		return;
+	t = (ob_task_p)th->core;
+	if (!t->server) {
+		t->awake = 0;
+		return;
+	}
+	now = bpf_ktime_get_ns();
+	LOCKED(fx)
+	{
+		ob_sleep(&shell->ob, t, now);
+		UNLOCK(fx);
+		effects_apply(&fx, now);
+	}
+}
+
+bool BPF_STRUCT_OPS(onbeat_yield, struct task_struct *from, struct task_struct *to)
+{
+	struct thread *th = thread_of(from);
+	ob_task_p t;
+	u64 now;
+
+	USE_ARENA();
+	if (!th || !th->core)
+		return false;
+	t = (ob_task_p)th->core;
+	if (!t->server) {
+		scx_bpf_task_set_slice(from, 0);
+		return false;
+	}
+	now = bpf_ktime_get_ns();
+	LOCKED(fx)
+	{
+		ob_mark(&shell->ob, t, now);
+		UNLOCK(fx);
+		effects_apply(&fx, now);
+	}
+	return false;
+}
+
+/* A net under the timers: the tick looks at budgets too. */
+void BPF_STRUCT_OPS(onbeat_tick, struct task_struct *p)
+{
+	s32 cpu = scx_bpf_task_cpu(p);
+	u64 now;
+
+	USE_ARENA();
+	if (!shell->ob.cpu[cpu & 63].curr)
+		return;
+	now = bpf_ktime_get_ns();
+	if (now < shell->ob.cpu[cpu & 63].timer)
+		return;
+	LOCKED(fx)
+	{
+		ob_tick(&shell->ob, cpu, now);
+		UNLOCK(fx);
+		effects_apply(&fx, now);
+	}
+}
+
+void BPF_STRUCT_OPS(onbeat_set_weight, struct task_struct *p, u32 weight)
+{
+	struct thread *th = thread_of(p);
+
+	USE_ARENA();
+	if (th && th->core)
+		((ob_task_p)th->core)->weight = weight;
+}
+
+void BPF_STRUCT_OPS(onbeat_enable, struct task_struct *p)
+{
+	struct thread *th = thread_of(p);
+
+	USE_ARENA();
+	if (th && th->core)
+		((ob_task_p)th->core)->weight = p->scx.weight;
+}
+
+s32 BPF_STRUCT_OPS_SLEEPABLE(onbeat_init_task, struct task_struct *p,
+			     struct scx_init_task_args *args)
+{
+	struct thread *th = bpf_task_storage_get(&threads, p, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
+	struct thread *parent = NULL;
+	ob_task_p t = NULL;
+
+	USE_ARENA();
+	if (!th)
+		return -ENOMEM;
+	th->core = 0;
+	th->bound = (p->flags & PF_KTHREAD) && p->nr_cpus_allowed == 1;
+	if (args->fork)
+		parent = bpf_task_storage_get(&threads, bpf_get_current_task_btf(), 0, 0);
+	LOCKED(fx)
+	{
+		t = shell->free;
+		if (t)
+			shell->free = t->next;
+		UNLOCK(fx);
+		effects_apply(&fx, 0);
+	}
+	if (!t) {
+		__sync_fetch_and_add(&shell->pool_empty, 1);
+		return 0;
+	}
+	t->next = NULL;
+	t->prev = NULL;
+	t->server = NULL;
+	t->node.linked = 0;
+	t->tid = p->pid;
+	t->payload = p->scx.tid;
+	t->cpus = cpus_of(p);
+	t->weight = p->scx.weight ?: 100;
+	t->vtime = shell->ob.vtime;
+	t->cpu = scx_bpf_task_cpu(p);
+	t->awake = 0;
+	t->waiting = 0;
+	t->running = 0;
+	t->picked = 0;
+	t->rotated = 0;
+	/* A reservation covers the program's threads and children. */
+	if (parent && parent->core && !(p->flags & PF_KTHREAD)) {
+		ob_server_p sv = ((ob_task_p)parent->core)->server;
+
+		if (parent->want)
+			th->want = parent->want;
+		else if (sv)
+			th->want = sv->id + 1;
+	}
+	th->core = (u64)t;
+	return 0;
+}
+
+void BPF_STRUCT_OPS(onbeat_exit_task, struct task_struct *p, struct scx_exit_task_args *args)
+{
+	struct thread *th = thread_of(p);
+	ob_task_p t;
+	u64 now;
+
+	USE_ARENA();
+	if (!th || !th->core)
+		return;
+	t = (ob_task_p)th->core;
+	th->core = 0;
+	now = bpf_ktime_get_ns();
+	LOCKED(fx)
+	{
+		if (shell->ob.cpu[t->cpu & 63].curr == t)
+			ob_stop(&shell->ob, t->cpu, OB_STOP_EXITED, now);
+		ob_sleep(&shell->ob, t, now);
+		t->server = NULL;
+		t->next = shell->free;
+		shell->free = t;
+		UNLOCK(fx);
+		effects_apply(&fx, now);
+	}
+}
+
+static __always_inline void online(s32 cpu, u32 on)
+{
+	u64 now = bpf_ktime_get_ns();
+
+	LOCKED(fx)
+	{
+		ob_online(&shell->ob, cpu, on, now);
+		UNLOCK(fx);
+		effects_apply(&fx, now);
+	}
+}
+
+void BPF_STRUCT_OPS(onbeat_cpu_online, s32 cpu)
+{
+	USE_ARENA();
+	online(cpu, 1);
+}
+
+void BPF_STRUCT_OPS(onbeat_cpu_offline, s32 cpu)
+{
+	USE_ARENA();
+	online(cpu, 0);
+}
+
+static int timer_fired(void *map, u32 *slot, struct timer_slot *ts)
+{
+	u64 now = bpf_ktime_get_ns(), at, next = OB_NEVER;
+	u32 cpu = *slot;
+
+	USE_ARENA();
+	at = shell->armed[cpu & 127];
+	shell->armed[cpu & 127] = OB_NEVER;
+	LOCKED(fx)
+	{
+		if (cpu == REPLENISH_SLOT) {
+			ob_replenish(&shell->ob, now);
+			next = shell->ob.replenish_at;
+		} else {
+			if (shell->ob.cpu[cpu & 63].timer <= now) {
+				ob_tick(&shell->ob, cpu, now);
+				shell->ticks++;
+				if (now > at && now - at > shell->late_max)
+					shell->late_max = now - at;
+			}
+			next = shell->ob.cpu[cpu & 63].timer;
+		}
+		UNLOCK(fx);
+		effects_apply(&fx, now);
+	}
+	if (next != OB_NEVER)
+		timer_set(cpu, next, now);
+	return 0;
+}
+
+/*
+ * PREEMPT_RT: instead of timers, every CPU looks at its clock each 100 µs. Programs of this type
+ * may not take the lock: the CPU is made to pick again, which sees to budgets and replenishments.
+ */
+SEC("perf_event")
+int clock_event(struct bpf_perf_event_data *ctx)
+{
+	u32 cpu = bpf_get_smp_processor_id();
+	u64 now = bpf_ktime_get_ns();
+
+	USE_ARENA();
+	if (shell && (shell->ob.cpu[cpu & 63].timer <= now || shell->ob.replenish_at <= now))
+		scx_bpf_kick_cpu(cpu, SCX_KICK_PREEMPT);
+	return 0;
+}
+
+SEC("syscall")
+int reserve(struct shell_reserve *arg)
+{
+	ob_server_p sv = NULL;
+	u32 i, id = OB_MAX_DOMAINS;
+	u64 domain = arg->domain, cpus = arg->cpus, budget = arg->budget, period = arg->period;
+	u64 deadline = arg->deadline;
+	u32 kind = arg->kind, order = arg->order, marks = arg->marks;
+
+	USE_ARENA();
+	arg->id = -ENOSPC;
+	LOCKED(fx)
+	{
+		for (i = OB_ZERO; i < shell->nr_servers && can_loop; i++) {
+			sv = &shell->servers[i];
+			if (!sv->used)
+				break;
+		}
+		if (i < shell->nr_servers) {
+			sv->used = 1;
+			sv->id = i;
+			sv->domain = &shell->ob.domain[domain & 63];
+			sv->cpus = cpus & sv->domain->cpus;
+			sv->budget = budget;
+			sv->period = period;
+			sv->deadline = deadline;
+			sv->kind = kind;
+			sv->order = order;
+			sv->marks = marks;
+			sv->e = 0;
+			sv->s = 0;
+			sv->has_saved = 0;
+			sv->jobs = 0;
+			sv->misses = 0;
+			sv->tardiness_max = 0;
+			sv->tardiness_sum = 0;
+			sv->consumed = 0;
+			sv->exhaustions = 0;
+			sv->donated = 0;
+			sv->received = 0;
+			id = i;
+		}
+		UNLOCK(fx);
+		effects_apply(&fx, 0);
+		if (i < shell->nr_servers)
+			arg->id = id;
+	}
+	return 0;
+}
+
+SEC("syscall")
+int assign(struct shell_assign *arg)
+{
+	struct task_struct *p = bpf_task_from_pid(arg->tid);
+	struct thread *th;
+	s32 id = arg->id;
+	u64 now;
+
+	USE_ARENA();
+	arg->result = -ESRCH;
+	if (!p)
+		return 0;
+	th = thread_of(p);
+	if (th && th->core && !th->bound) {
+		ob_task_p t = (ob_task_p)th->core;
+		u32 queued = 0, busy = 0;
+
+		now = bpf_ktime_get_ns();
+		LOCKED(fx)
+		{
+			th->want = id < 0 ? OB_NEVER : (u64)id + 1;
+			busy = t->running || t->picked;
+			queued = t->waiting;
+			if (!busy) {
+				thread_join(th, t, now);
+				if (queued)
+					ob_ready(&shell->ob, t, now);
+			}
+			UNLOCK(fx);
+			effects_apply(&fx, now);
+			arg->result = busy;
+		}
+	}
+	bpf_task_release(p);
+	return 0;
+}
+
+SEC("syscall")
+int release(struct shell_release *arg)
+{
+	ob_server_p sv;
+	s32 id = arg->id;
+
+	USE_ARENA();
+	arg->result = -EINVAL;
+	if (id < 0 || id >= shell->nr_servers)
+		return 0;
+	LOCKED(fx)
+	{
+		s32 result = -EBUSY;
+
+		sv = &shell->servers[id];
+		if (!sv->active && !sv->awake) {
+			sv->used = 0;
+			result = 0;
+		}
+		UNLOCK(fx);
+		effects_apply(&fx, 0);
+		arg->result = result;
+	}
+	return 0;
+}
+
+s32 BPF_STRUCT_OPS_SLEEPABLE(onbeat_init)
+{
+	u32 i;
+
+	USE_ARENA();
+	if (!use_timers)
+		return 0;
+	for (i = OB_ZERO; i <= REPLENISH_SLOT && can_loop; i++) {
+		u32 key = i;
+		struct timer_slot *ts = bpf_map_lookup_elem(&timers, &key);
+
+		if (!ts)
+			return -ENOENT;
+		bpf_timer_init(&ts->timer, &timers, CLOCK_MONOTONIC);
+		bpf_timer_set_callback(&ts->timer, timer_fired);
+	}
+	return 0;
+}
+
+void BPF_STRUCT_OPS(onbeat_exit, struct scx_exit_info *ei)
+{
+	UEI_RECORD(uei, ei);
+}
+
+SCX_OPS_DEFINE(onbeat_ops,
+	       .select_cpu = (void *)onbeat_select_cpu,
+	       .enqueue = (void *)onbeat_enqueue,
+	       .dequeue = (void *)onbeat_dequeue,
+	       .dispatch = (void *)onbeat_dispatch,
+	       .tick = (void *)onbeat_tick,
+	       .running = (void *)onbeat_running,
+	       .stopping = (void *)onbeat_stopping,
+	       .quiescent = (void *)onbeat_quiescent,
+	       .yield = (void *)onbeat_yield,
+	       .set_weight = (void *)onbeat_set_weight,
+	       .enable = (void *)onbeat_enable,
+	       .init_task = (void *)onbeat_init_task,
+	       .exit_task = (void *)onbeat_exit_task,
+	       .cpu_online = (void *)onbeat_cpu_online,
+	       .cpu_offline = (void *)onbeat_cpu_offline,
+	       .init = (void *)onbeat_init,
+	       .exit = (void *)onbeat_exit,
+	       .flags = SCX_OPS_ENQ_EXITING | SCX_OPS_ENQ_MIGRATION_DISABLED |
+			SCX_OPS_ALLOW_QUEUED_WAKEUP | SCX_OPS_TID_TO_TASK,
+	       .timeout_ms = 10000,
+	       .name = "onbeat");

@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * What the shell keeps in the arena beside the core's model, and the arguments of its system-call
+ * programs. Shared with the loader, which lays the arena out before the scheduler is attached.
+ */
+#ifndef SHELL_H
+#define SHELL_H
+
+#include "ob_types.h"
+
+/* All of it lies at the start of the arena; pools follow, their addresses are here. */
+struct shell {
+	struct ob ob;
+	struct ob_task OB_ARENA *tasks; /* pool */
+	struct ob_task OB_ARENA *free;  /* free ones, linked by `next` */
+	struct ob_server OB_ARENA *servers; /* pool; index is the id */
+	u64 nr_tasks;
+	u64 nr_servers;
+	u64 armed[OB_MAX_CPUS + 1]; /* when each timer is set to fire; the last: replenishment */
+	/* Counters. */
+	u64 pool_empty; /* threads that found no slot and run without the core */
+	u64 lock_failed;
+	u64 kicks;
+	u64 ticks;
+	u64 late_max; /* ns, worst delay of a timer */
+};
+
+/* Arguments and result of the `reserve` program. */
+struct shell_reserve {
+	u64 budget; /* ns */
+	u64 period;
+	u64 deadline;
+	u64 cpus;
+	u32 domain;
+	u32 kind;  /* enum ob_kind */
+	u32 order; /* enum ob_order */
+	u32 marks;
+	s32 id; /* out: reservation, or negative errno */
+};
+
+/* Arguments and result of the `assign` program: thread `tid` joins reservation `id`, -1: none. */
+struct shell_assign {
+	s32 tid;
+	s32 id;
+	s32 result; /* out: 0 done, 1 at the next switch (the thread runs now), or negative errno */
+};
+
+/* Arguments of the `release` program. */
+struct shell_release {
+	s32 id;
+	s32 result;
+};
+
+#endif

@@ -1,0 +1,209 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Loading, attaching and talking to the kernel shell.
+
+use std::mem::MaybeUninit;
+
+use anyhow::{Context, Result, anyhow, bail};
+use libbpf_rs::{AsRawLibbpf, Link, OpenObject, PrintLevel, ProgramInput, ProgramMut};
+use scx_utils::{UserExitInfo, scx_ops_attach, scx_ops_load, scx_ops_open, uei_exited, uei_report};
+
+use crate::arena::{Arena, Layout, shell};
+use crate::bpf_skel::{BpfSkel, BpfSkelBuilder};
+
+/// A loaded and attached scheduler; dropping it gives the machine back to the kernel's own.
+pub struct Scheduler<'a> {
+    skel: BpfSkel<'a>,
+    link: Option<Link>,
+    clocks: Vec<Link>,
+    /// Memory shared with the BPF side.
+    pub arena: Arena,
+}
+
+/// What a new reservation is to be; times in ns.
+#[derive(Clone, Debug)]
+pub struct Reservation {
+    /// Q.
+    pub budget: u64,
+    /// P.
+    pub period: u64,
+    /// D, relative, budget ≤ deadline.
+    pub deadline: u64,
+    /// CPUs it may use.
+    pub cpus: u64,
+    /// Domain of those CPUs.
+    pub domain: u32,
+    /// Server policy, index into the core's registry.
+    pub kind: u32,
+    /// 0 EDF, 1 RM.
+    pub order: u32,
+    /// The program marks its jobs.
+    pub marks: bool,
+}
+
+/// Whether the running kernel is PREEMPT_RT.
+pub fn kernel_is_rt() -> bool {
+    std::fs::read_to_string("/sys/kernel/realtime").is_ok_and(|s| s.trim() == "1")
+        || std::fs::read_to_string("/proc/version").is_ok_and(|s| s.contains("PREEMPT_RT"))
+}
+
+impl<'a> Scheduler<'a> {
+    /// Loads the scheduler and makes it the machine's.
+    ///
+    /// # Errors
+    /// The kernel lacks something, another scheduler runs, or privileges are missing.
+    pub fn start(
+        layout: &Layout,
+        verbose: bool,
+        object: &'a mut MaybeUninit<OpenObject>,
+    ) -> Result<Scheduler<'a>> {
+        scx_utils::try_set_rlimit_infinity();
+        if !verbose {
+            libbpf_rs::set_print(Some((PrintLevel::Warn, |_, text| eprint!("{text}"))));
+        }
+        let mut builder = BpfSkelBuilder::default();
+        builder.obj_builder.debug(verbose);
+        let opts: Option<libbpf_rs::libbpf_sys::bpf_object_open_opts> = None;
+        let mut skel = scx_ops_open!(builder, object, onbeat_ops, opts)?;
+        let rt = kernel_is_rt();
+        let rodata = skel.maps.rodata_data.as_mut().context("rodata of the scheduler")?;
+        rodata.use_timers = !rt;
+        rodata.tracing = layout.ring > 0;
+        skel.maps.arena.set_max_entries(layout.pages())?;
+        let mut skel = scx_ops_load!(skel, onbeat_ops, uei)?;
+
+        let mut size = 0;
+        // SAFETY: the map is loaded; libbpf has mapped the arena at its final address.
+        let base = unsafe {
+            libbpf_rs::libbpf_sys::bpf_map__initial_value(
+                skel.maps.arena.as_libbpf_object().as_ptr(),
+                &mut size,
+            )
+        };
+        if base.is_null() {
+            bail!("the scheduler's arena is not mapped");
+        }
+        // SAFETY: libbpf keeps the mapping until the object is closed, which `skel` owns.
+        let arena = unsafe { Arena::init(base.cast(), layout)? };
+        skel.maps.bss_data.as_mut().context("bss of the scheduler")?.shell =
+            arena.address() as *mut _;
+        let clocks = if rt { attach_clocks(&mut skel, layout.cpus)? } else { Vec::new() };
+        let link = Some(scx_ops_attach!(skel, onbeat_ops)?);
+        Ok(Scheduler { skel, link, clocks, arena })
+    }
+
+    /// Whether the kernel has taken the scheduler out.
+    pub fn exited(&self) -> bool {
+        uei_exited!(&self.skel, uei)
+    }
+
+    /// Detaches and says why the scheduler ended.
+    ///
+    /// # Errors
+    /// The kernel took it out because of an error, whose text this carries.
+    pub fn finish(mut self) -> Result<UserExitInfo> {
+        drop(self.link.take());
+        self.clocks.clear();
+        uei_report!(&self.skel, uei)
+    }
+
+    /// Makes a reservation without threads; returns its id.
+    ///
+    /// # Errors
+    /// All places for reservations are taken.
+    pub fn reserve(&mut self, r: &Reservation) -> Result<u32> {
+        let mut arg = shell::shell_reserve {
+            budget: r.budget,
+            period: r.period,
+            deadline: r.deadline,
+            cpus: r.cpus,
+            domain: r.domain,
+            kind: r.kind,
+            order: r.order,
+            marks: r.marks.into(),
+            id: 0,
+        };
+        call(&mut self.skel.progs.reserve, &mut arg)?;
+        u32::try_from(arg.id).map_err(|_| {
+            anyhow!("no room for another reservation: {} are held", self.arena.shell().nr_servers)
+        })
+    }
+
+    /// Puts thread `tid` under reservation `id`, or back to best effort. Returns whether that is
+    /// done (true) or will be at the thread's next switch.
+    ///
+    /// # Errors
+    /// No such thread, or one that the scheduler does not hold (a real-time or kernel thread).
+    pub fn assign(&mut self, tid: i32, id: Option<u32>) -> Result<bool> {
+        let mut arg = shell::shell_assign { tid, id: id.map_or(-1, |id| id as i32), result: 0 };
+        call(&mut self.skel.progs.assign, &mut arg)?;
+        match arg.result {
+            0 => Ok(true),
+            1 => Ok(false),
+            _ => bail!("thread {tid} is not under this scheduler"),
+        }
+    }
+
+    /// Frees reservation `id`, whose threads must have left.
+    ///
+    /// # Errors
+    /// It still has threads that are awake.
+    pub fn release(&mut self, id: u32) -> Result<()> {
+        let mut arg = shell::shell_release { id: id as i32, result: 0 };
+        call(&mut self.skel.progs.release, &mut arg)?;
+        if arg.result != 0 {
+            bail!("reservation {id} still has threads that run");
+        }
+        Ok(())
+    }
+}
+
+/// Runs a system-call program with `arg` as context, which it also answers in.
+fn call<T>(prog: &mut ProgramMut<'_>, arg: &mut T) -> Result<()> {
+    // SAFETY: T is a plain C structure.
+    let bytes = unsafe {
+        std::slice::from_raw_parts_mut(std::ptr::from_mut(arg).cast::<u8>(), size_of::<T>())
+    };
+    let out = prog
+        .test_run(ProgramInput { context_in: Some(bytes), ..Default::default() })
+        .context("calling the scheduler in the kernel")?;
+    if out.return_value != 0 {
+        bail!("the scheduler in the kernel answered {}", out.return_value);
+    }
+    Ok(())
+}
+
+/// PREEMPT_RT: a clock event on every CPU each 100 µs in place of timers.
+fn attach_clocks(skel: &mut BpfSkel<'_>, cpus: u32) -> Result<Vec<Link>> {
+    #[repr(C)]
+    #[derive(Default)]
+    struct PerfEventAttr {
+        kind: u32,
+        size: u32,
+        config: u64,
+        sample_period: u64,
+        rest: [u64; 13],
+    }
+    let attr = PerfEventAttr {
+        kind: 1, // PERF_TYPE_SOFTWARE
+        size: size_of::<PerfEventAttr>() as u32,
+        config: 0, // PERF_COUNT_SW_CPU_CLOCK
+        sample_period: 100_000,
+        ..Default::default()
+    };
+    (0..cpus)
+        .map(|cpu| {
+            // SAFETY: the attribute block is valid and as long as it says.
+            let fd = unsafe {
+                libc::syscall(libc::SYS_perf_event_open, &attr, -1, cpu as i32, -1, 8u64)
+            };
+            if fd < 0 {
+                return Err(std::io::Error::last_os_error())
+                    .with_context(|| format!("clock event of CPU {cpu}"));
+            }
+            skel.progs
+                .clock_event
+                .attach_perf_event(fd as i32)
+                .with_context(|| format!("clock event of CPU {cpu}"))
+        })
+        .collect()
+}
