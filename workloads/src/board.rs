@@ -30,8 +30,6 @@ pub struct Header {
     reserved: AtomicU32,
     /// CLOCK_MONOTONIC of the run's origin, ns; valid from [`GO`] on.
     pub origin: AtomicU64,
-    /// CLOCK_MONOTONIC at which the run's window ends, ns; valid from [`GO`] on.
-    pub end: AtomicU64,
 }
 
 /// What one process of the run is to do and has done.
@@ -50,10 +48,8 @@ pub struct Slot {
     pub ready: AtomicU64,
     /// Jobs completed so far.
     pub completed: AtomicU64,
-    /// Best-effort process: its CPU time at the origin and at the window's end, ns; 0 = not yet.
+    /// Best-effort process: its CPU time at the origin, ns; 0 = it has not run since.
     pub cpu_at_origin: AtomicU64,
-    /// See `cpu_at_origin`.
-    pub cpu_at_end: AtomicU64,
 }
 
 /// One job; times are CLOCK_MONOTONIC, ns.

@@ -3,7 +3,7 @@
 //!
 //! - `onbeat-play` plays an H.264 movie, one job a picture ([`movie`]).
 //! - `onbeat-work` burns given amounts of CPU time, or all it can get ([`burn`]).
-//! - `onbeat-runner` carries out one policy of a task set on this machine.
+//! - `onbeat-runner` carries out one policy of a task set on this machine ([`runner`]).
 //!
 //! The three share [`pace`], which releases jobs on time, and [`board`], the shared memory
 //! through which the runner tells them what to do and they tell what happened.
@@ -13,6 +13,7 @@ pub mod burn;
 pub mod movie;
 pub mod pace;
 pub mod record;
+pub mod runner;
 pub mod sys;
 
 /// How a program ends: the whole chain of an error on one line of stderr, and status 1.

@@ -79,7 +79,7 @@ pub fn lock_memory() -> io::Result<()> {
     }
 }
 
-/// Nice value of the calling process, -20 to 19.
+/// Sets the nice value of process `pid`, -20 to 19.
 ///
 /// # Errors
 /// EACCES or EPERM when a lower value than the present one is not allowed.
@@ -128,7 +128,8 @@ pub enum Class {
         deadline: u64,
         /// Period, ns.
         period: u64,
-        /// SCHED_FLAG_RECLAIM (GRUB): may use bandwidth that others leave.
+        /// SCHED_FLAG_RECLAIM (GRUB): may use bandwidth that others leave. Children are ordinary
+        /// in any case: the kernel does not let them inherit a bandwidth.
         reclaim: bool,
     },
 }
@@ -164,7 +165,7 @@ pub fn set_class(pid: u32, class: Class) -> io::Result<()> {
         Class::Deadline { budget, deadline, period, reclaim } => {
             attr.policy = libc::SCHED_DEADLINE as u32;
             (attr.runtime, attr.deadline, attr.period) = (budget, deadline, period);
-            attr.flags = if reclaim { RECLAIM } else { 0 };
+            attr.flags = RESET_ON_FORK | if reclaim { RECLAIM } else { 0 };
         }
     }
     // SAFETY: the structure is the kernel's first version of sched_attr and says its size.

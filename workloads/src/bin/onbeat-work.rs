@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! `onbeat-work`: a periodic process that burns exact amounts of CPU time, or a best-effort one.
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 use clap::Parser;
 use onbeat_model::units::parse_duration;
 use onbeat_workloads::board::Plan;
@@ -9,7 +9,8 @@ use onbeat_workloads::burn::Burner;
 use onbeat_workloads::exit_code;
 use onbeat_workloads::pace::Seat;
 use std::os::fd::RawFd;
-use std::process::ExitCode;
+use std::os::unix::process::CommandExt;
+use std::process::{Command, ExitCode};
 use std::sync::atomic::Ordering::Relaxed;
 
 /// Burns a given amount of CPU time in every period, or all it can get.
@@ -31,6 +32,9 @@ struct Args {
     /// Mark the end of each job for a reservation made with marks
     #[arg(long)]
     mark: bool,
+    /// Start this program at the first release instead, in this process
+    #[arg(last = true, requires = "board", hide = true)]
+    program: Vec<String>,
     /// Descriptor of a runner's board
     #[arg(long, hide = true, requires = "slot")]
     board: Option<RawFd>,
@@ -56,7 +60,12 @@ fn run(args: Args) -> Result<()> {
             Seat::alone(Plan { offset: 0, period: args.period, marks: args.mark, work })?
         }
     };
-    if args.hog {
+    if let Some((program, words)) = args.program.split_first() {
+        if seat.wait_for_first_release() {
+            let error = Command::new(program).args(words).exec();
+            return Err(error).with_context(|| format!("cannot start {program}"));
+        }
+    } else if args.hog {
         let count = seat.hog(alone.then_some(args.duration));
         if alone {
             println!("counted to {count}");

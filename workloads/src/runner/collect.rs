@@ -1,0 +1,268 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! From everybody's records to one run.
+
+use super::Options;
+use super::counters::Counters;
+use super::crew::{Crew, Role};
+use anyhow::{Result, ensure};
+use onbeat_model::event::{EVENT_BYTES, Event, EventKind, NONE};
+use onbeat_model::run::{Platform, Run};
+use std::collections::HashMap;
+use std::sync::atomic::Ordering::Relaxed;
+
+/// What the runner has gathered beside the board.
+#[derive(Debug, Default)]
+pub struct Records {
+    /// What each task has used.
+    pub usage: Vec<Counters>,
+    /// Reservations: id and index of the task.
+    pub grants: Vec<(u32, usize)>,
+    /// The scheduler's events as it wrote them.
+    pub events: Vec<u8>,
+}
+
+/// What each member has used since the origin. Best-effort processes first: they still run.
+pub fn usage(crew: &Crew) -> Vec<Counters> {
+    let mut usage = vec![Counters::default(); crew.members.len()];
+    let best_effort = |i: &usize| crew.members[*i].role == Role::BestEffort;
+    let (hogs, tasks): (Vec<_>, Vec<_>) = (0..usage.len()).partition(best_effort);
+    for index in hogs {
+        let member = &crew.members[index];
+        let at_origin = crew.slot(index).cpu_at_origin.load(Relaxed);
+        let cpu = crate::sys::process_cpu(member.pid()).unwrap_or(0);
+        // One that has not run since the origin has got nothing.
+        usage[index].cpu = if at_origin == 0 { 0 } else { cpu.saturating_sub(at_origin) };
+    }
+    for index in tasks {
+        usage[index] = crew.members[index].used();
+    }
+    for (index, member) in crew.members.iter().enumerate() {
+        if member.role == Role::BestEffort {
+            usage[index] = Counters { cpu: usage[index].cpu, ..member.used() };
+        }
+    }
+    usage
+}
+
+/// Everything about the run, times relative to `origin`.
+///
+/// # Errors
+/// When the scheduler's events are not whole.
+pub fn into_run(
+    options: &Options,
+    crew: &Crew,
+    origin: u64,
+    horizon: u64,
+    records: Records,
+) -> Result<Run> {
+    let mut events = jobs(crew, origin);
+    let programs: Vec<u32> = crew
+        .members
+        .iter()
+        .zip(0..)
+        .filter(|(member, _)| member.role == Role::Program)
+        .map(|(_, index)| index)
+        .collect();
+    let (whole, rest) = records.events.as_chunks::<EVENT_BYTES>();
+    ensure!(rest.is_empty(), "the scheduler's events end in the middle of one");
+    let tids: HashMap<u32, u32> =
+        crew.members.iter().zip(0..).map(|(member, index)| (member.pid(), index)).collect();
+    let servers: HashMap<u32, u32> =
+        records.grants.iter().map(|&(id, index)| (id, index as u32)).collect();
+    let window = Window { origin, horizon, tids, servers };
+    let scheduled = window.cut(whole.iter().map(Event::from_bytes));
+    events.extend(program_jobs(&scheduled, &programs, &window.servers));
+    events.extend(scheduled);
+    for (index, used) in records.usage.iter().enumerate() {
+        let usage = Event::new(horizon, EventKind::Usage, used.cpu, used.packed());
+        events.push(usage.of(index as u32));
+    }
+    let mut run = Run {
+        world: options.world,
+        policy: options.policy.to_string(),
+        platform: platform(options),
+        tasks: crew.members.iter().map(|member| member.info.clone()).collect(),
+        events,
+        origin_ns: origin,
+        horizon_ns: horizon,
+    };
+    run.sort_events();
+    Ok(run)
+}
+
+fn platform(options: &Options) -> Platform {
+    let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+    Platform {
+        cpus: options.set.cpus,
+        onbeat: env!("CARGO_PKG_VERSION").into(),
+        kernel: release.trim().into(),
+        seed: options.set.seed,
+        ..Platform::default()
+    }
+}
+
+/// Releases and completions of the tasks that record their jobs themselves. A job is released
+/// when its time has come, whether or not its task got to it.
+fn jobs(crew: &Crew, origin: u64) -> Vec<Event> {
+    let mut events = Vec::new();
+    for (index, member) in (0..).zip(&crew.members) {
+        let slot = crew.slot(index as usize);
+        let first = slot.offset.load(Relaxed);
+        let done = slot.completed.load(Relaxed);
+        for (number, job) in (0..).zip(crew.board.jobs(slot)) {
+            let release = first + number * member.info.period;
+            let deadline = release + member.info.deadline;
+            events.push(Event::new(release, EventKind::Release, number, deadline).of(index));
+            if number < done {
+                let finish = job.finish.load(Relaxed).saturating_sub(origin);
+                let used = job.used.load(Relaxed);
+                events.push(Event::new(finish, EventKind::Complete, number, used).of(index));
+            }
+        }
+    }
+    events
+}
+
+/// The part of the scheduler's life that is the run.
+#[derive(Debug)]
+struct Window {
+    origin: u64,
+    horizon: u64,
+    /// Index of the task by process.
+    tids: HashMap<u32, u32>,
+    /// Index of the task by reservation.
+    servers: HashMap<u32, u32>,
+}
+
+impl Window {
+    /// Events inside the window, in the run's terms. Who was running when it opened begins to run
+    /// there; who is no task of the run is left out.
+    fn cut(&self, events: impl Iterator<Item = Event>) -> Vec<Event> {
+        let mut running: HashMap<u32, Event> = HashMap::new();
+        let mut opened = false;
+        let mut inside = Vec::new();
+        for event in events {
+            let Some(event) = self.translate(event) else { continue };
+            if event.time < self.origin {
+                match event.kind() {
+                    Some(EventKind::Run) => drop(running.insert(event.cpu, event)),
+                    Some(EventKind::Stop) => drop(running.remove(&event.cpu)),
+                    _ => (),
+                }
+                continue;
+            }
+            if !std::mem::replace(&mut opened, true) {
+                self.open(&mut running, &mut inside);
+            }
+            let time = event.time - self.origin;
+            if time <= self.horizon {
+                inside.push(Event { time, ..event });
+            }
+        }
+        self.open(&mut running, &mut inside);
+        inside
+    }
+
+    fn open(&self, running: &mut HashMap<u32, Event>, inside: &mut Vec<Event>) {
+        let mut first: Vec<Event> =
+            running.drain().map(|(_, event)| Event { time: 0, ..event }).collect();
+        first.sort();
+        inside.extend(first);
+    }
+
+    fn translate(&self, event: Event) -> Option<Event> {
+        // A reservation serves all threads of its program.
+        let served = self.servers.get(&event.server).copied();
+        if event.task == NONE {
+            return (event.server == NONE || served.is_some()).then_some(event);
+        }
+        let task = served.or_else(|| self.tids.get(&event.task).copied())?;
+        Some(Event { task, ..event })
+    }
+}
+
+/// Jobs of programs, as the scheduler recognised them: from activation to idleness of the
+/// reservation.
+fn program_jobs(events: &[Event], programs: &[u32], servers: &HashMap<u32, u32>) -> Vec<Event> {
+    let mut jobs: HashMap<u32, (u64, bool)> = HashMap::new();
+    let mut out = Vec::new();
+    for event in events {
+        let Some(&task) = servers.get(&event.server).filter(|task| programs.contains(task)) else {
+            continue;
+        };
+        let (number, open) = jobs.entry(task).or_insert((0, false));
+        match event.kind() {
+            Some(EventKind::Activate) if !*open => {
+                *open = true;
+                let release = Event::new(event.time, EventKind::Release, *number, event.b);
+                out.push(release.of(task));
+            }
+            Some(EventKind::Idle) if *open => {
+                *open = false;
+                out.push(Event::new(event.time, EventKind::Complete, *number, 0).of(task));
+                *number += 1;
+            }
+            _ => (),
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn window() -> Window {
+        Window {
+            origin: 1000,
+            horizon: 100,
+            tids: HashMap::from([(70, 0), (71, 1)]),
+            servers: HashMap::from([(5, 0)]),
+        }
+    }
+
+    #[test]
+    fn who_runs_when_the_window_opens_begins_there_and_strangers_are_left_out() {
+        let run = |time, cpu, task| Event::new(time, EventKind::Run, 0, 0).on(cpu).of(task);
+        let stop = |time, cpu, task| Event::new(time, EventKind::Stop, 0, 0).on(cpu).of(task);
+        let events = [
+            run(900, 0, 70),
+            run(910, 1, 71),
+            stop(950, 0, 70),
+            run(960, 0, 99),
+            stop(1040, 1, 71),
+            run(1050, 0, 70),
+            stop(2000, 0, 70),
+        ];
+        let cut = window().cut(events.into_iter());
+        assert_eq!(cut, [run(0, 1, 1), stop(40, 1, 1), run(50, 0, 0)]);
+    }
+
+    #[test]
+    fn a_thread_of_a_program_counts_for_the_reservation_it_runs_in() {
+        let event = Event::new(1010, EventKind::Run, 0, 0).on(0).of(4242).by(5);
+        let cut = window().cut([event].into_iter());
+        assert_eq!(cut, [Event { time: 10, task: 0, ..event }]);
+    }
+
+    #[test]
+    fn a_programs_jobs_last_from_activation_to_idleness_with_the_servers_deadline() {
+        let on = |time, kind, deadline| Event::new(time, kind, 7, deadline).by(5);
+        let events = [
+            on(1, EventKind::Idle, 0),
+            on(10, EventKind::Activate, 41),
+            on(20, EventKind::Activate, 61),
+            on(30, EventKind::Idle, 61),
+            on(50, EventKind::Activate, 91),
+        ];
+        let servers = HashMap::from([(5, 3)]);
+        let jobs = program_jobs(&events, &[3], &servers);
+        let expected = [
+            Event::new(10, EventKind::Release, 0, 41).of(3),
+            Event::new(30, EventKind::Complete, 0, 0).of(3),
+            Event::new(50, EventKind::Release, 1, 91).of(3),
+        ];
+        assert_eq!(jobs, expected);
+        assert_eq!(program_jobs(&events, &[], &servers), []);
+    }
+}

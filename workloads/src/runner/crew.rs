@@ -1,0 +1,294 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! The processes of a run: one per task, one per best-effort hog.
+
+use super::counters::Counters;
+use super::signals::{Signals, Waited, tie};
+use crate::board::{Board, GO, Plan, STOP, Slot};
+use crate::sys;
+use anyhow::{Context, Result, bail, ensure};
+use onbeat_model::run::{Class, TaskInfo};
+use onbeat_model::taskset::{TaskSet, Work};
+use onbeat_model::workgen::execution_times;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::{Duration, Instant};
+
+/// How long programs may take to get ready: emulated machines are slow.
+const PATIENCE: Duration = Duration::from_secs(300);
+const STEP: Duration = Duration::from_millis(2);
+
+/// What a member does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Role {
+    /// Records its jobs itself.
+    Jobs,
+    /// A program that knows nothing of Onbeat.
+    Program,
+    /// Takes what is left.
+    BestEffort,
+}
+
+/// One process of the run.
+#[derive(Debug)]
+pub struct Member {
+    /// What is known of the task; `tid` is the process.
+    pub info: TaskInfo,
+    /// What it does.
+    pub role: Role,
+    /// Counts at the start of the run.
+    pub before: Counters,
+    /// How it ended, and what the kernel then said it had used.
+    ended: Option<(i32, Counters)>,
+}
+
+impl Member {
+    /// Process id.
+    pub fn pid(&self) -> u32 {
+        self.info.tid
+    }
+
+    /// Counts since the start of the run.
+    pub fn used(&self) -> Counters {
+        match self.ended {
+            Some((_, counters)) => counters - self.before,
+            None => Counters::of(self.pid()) - self.before,
+        }
+    }
+}
+
+/// All of them. Dropping the crew kills those that still live.
+#[derive(Debug)]
+pub struct Crew {
+    /// In the order of the run's tasks.
+    pub members: Vec<Member>,
+    /// What they share.
+    pub board: Board,
+    dismissed: bool,
+}
+
+impl Crew {
+    /// Starts all processes of the task set. `program` finds the path of a program, movies are
+    /// looked for in `movies`.
+    ///
+    /// # Errors
+    /// When a program or movie is missing or cannot be started.
+    pub fn start(
+        set: &TaskSet,
+        movies: &Path,
+        program: impl Fn(&str) -> Result<PathBuf>,
+    ) -> Result<Self> {
+        let (mut plans, mut tasks) = (Vec::new(), Vec::new());
+        for task in set.copies() {
+            let count = usize::try_from(task.jobs)?;
+            let (role, work) = match &task.spec.work {
+                Work::Program(_) => (Role::Program, Vec::new()),
+                _ => (Role::Jobs, execution_times(set, &task).unwrap_or_else(|| vec![0; count])),
+            };
+            plans.push(Plan {
+                offset: task.first_release,
+                period: task.spec.period,
+                marks: task.spec.marks,
+                work,
+            });
+            let info = TaskInfo {
+                name: task.name(),
+                entry: task.entry as u32,
+                copy: task.copy,
+                class: if task.spec.budget.is_some() { Class::Reserved } else { Class::Periodic },
+                period: task.spec.period,
+                deadline: task.spec.deadline,
+                budget: task.spec.budget.unwrap_or(0),
+                tid: 0,
+            };
+            tasks.push((info, role));
+        }
+        for copy in 0..set.best_effort_count() {
+            plans.push(Plan::default());
+            let name = format!("best-effort-{copy}");
+            let class = Class::BestEffort;
+            let entry = set.tasks.len() as u32;
+            let info =
+                TaskInfo { name, entry, copy, class, period: 0, deadline: 0, budget: 0, tid: 0 };
+            tasks.push((info, Role::BestEffort));
+        }
+        let mut crew =
+            Self { members: Vec::new(), board: Board::create(&plans)?, dismissed: false };
+        for (info, role) in tasks {
+            let work = set.tasks.get(info.entry as usize).map(|spec| &spec.work);
+            crew.enlist(info, role, work, movies, &program)?;
+        }
+        Ok(crew)
+    }
+
+    fn enlist(
+        &mut self,
+        mut info: TaskInfo,
+        role: Role,
+        work: Option<&Work>,
+        movies: &Path,
+        program: impl Fn(&str) -> Result<PathBuf>,
+    ) -> Result<()> {
+        let player = matches!(work, Some(Work::Movie { .. }));
+        let mut command =
+            Command::new(program(if player { "onbeat-play" } else { "onbeat-work" })?);
+        command
+            .args(["--board", &self.board.fd().to_string()])
+            .args(["--slot", &self.members.len().to_string()])
+            .stdin(Stdio::null());
+        match work {
+            None => drop(command.arg("--hog")),
+            Some(Work::Movie { path, size }) => {
+                if let Some((width, height)) = size {
+                    command.args(["--size", &format!("{width}x{height}")]);
+                }
+                command.arg(movies.join(path));
+            }
+            Some(Work::Program(words)) => drop(command.arg("--").args(words)),
+            Some(_) => (),
+        }
+        // What programs print is not the run's result.
+        command.stdout(Stdio::from(std::io::stderr()));
+        let child = tie(&mut command, libc::SIGKILL)
+            .spawn()
+            .with_context(|| format!("cannot start task {}", info.name))?;
+        info.tid = child.id();
+        self.members.push(Member { info, role, before: Counters::default(), ended: None });
+        Ok(())
+    }
+
+    /// The slot of a member.
+    pub fn slot(&self, index: usize) -> &Slot {
+        &self.board.slots()[index]
+    }
+
+    /// Waits until all have prepared themselves.
+    ///
+    /// # Errors
+    /// When one dies or takes too long, or the runner is told to stop.
+    pub fn wait_until_ready(&mut self, signals: &Signals) -> Result<()> {
+        let begin = Instant::now();
+        let mut first = 0;
+        while first < self.members.len() {
+            if self.slot(first).ready.load(Relaxed) != 0 {
+                first += 1;
+                continue;
+            }
+            ensure!(
+                begin.elapsed() < PATIENCE,
+                "task {} is not ready after {PATIENCE:?}",
+                self.members[first].info.name
+            );
+            if signals.wait(STEP)? == Waited::Child {
+                self.bury()?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Sets the origin and sends all off.
+    pub fn go(&mut self, origin: u64) {
+        for member in &mut self.members {
+            member.before = Counters::of(member.info.tid);
+        }
+        let header = self.board.header();
+        header.origin.store(origin, Relaxed);
+        sys::futex_set(&header.phase, GO);
+    }
+
+    /// Whether all jobs of all tasks are complete.
+    pub fn all_done(&self) -> bool {
+        self.board.slots().iter().zip(&self.members).all(|(slot, member)| {
+            member.role != Role::Jobs
+                || slot.completed.load(Relaxed) as usize == self.board.jobs(slot).len()
+        })
+    }
+
+    /// Takes note of members that have ended.
+    ///
+    /// # Errors
+    /// When one ended that should not have, or not that way.
+    pub fn bury(&mut self) -> Result<()> {
+        let mut complaint = None;
+        for (slot, member) in self.board.slots().iter().zip(&mut self.members) {
+            if member.ended.is_some() {
+                continue;
+            }
+            let Some((status, counters)) = reap(member.info.tid, libc::WNOHANG) else { continue };
+            member.ended = Some((status, counters));
+            let (name, pid) = (&member.info.name, member.info.tid);
+            if member.role == Role::Program && libc::WIFEXITED(status) {
+                match libc::WEXITSTATUS(status) {
+                    0 => continue,
+                    code => complaint = Some(format!("program {name} failed with status {code}")),
+                }
+            } else {
+                let how = match libc::WIFSIGNALED(status) {
+                    true => format!("was killed by signal {}", libc::WTERMSIG(status)),
+                    false => format!("ended with status {}", libc::WEXITSTATUS(status)),
+                };
+                let jobs = slot.completed.load(Relaxed);
+                complaint = Some(format!("task {name} (process {pid}) {how} after {jobs} jobs"));
+            }
+        }
+        match complaint {
+            Some(complaint) => bail!("{complaint}"),
+            None => Ok(()),
+        }
+    }
+
+    /// Ends all processes: programs get a moment to end by themselves.
+    pub fn dismiss(&mut self) {
+        if std::mem::replace(&mut self.dismissed, true) {
+            return;
+        }
+        sys::futex_set(&self.board.header().phase, STOP);
+        let programs = self.members.iter().any(|m| m.role == Role::Program && m.ended.is_none());
+        if programs {
+            self.kill(libc::SIGTERM);
+            let begin = Instant::now();
+            while begin.elapsed() < Duration::from_millis(200)
+                && self.members.iter().any(|m| m.role == Role::Program && m.ended.is_none())
+            {
+                std::thread::sleep(STEP);
+                let _ = self.bury();
+            }
+        }
+        self.kill(libc::SIGKILL);
+        for member in &mut self.members {
+            if member.ended.is_none() {
+                member.ended = reap(member.info.tid, 0);
+            }
+        }
+    }
+
+    fn kill(&self, signal: i32) {
+        for member in &self.members {
+            // A program's group may outlive it; the others are alone in theirs.
+            if member.ended.is_none() || member.role == Role::Program {
+                // SAFETY: the group was made for this member; ESRCH is fine.
+                unsafe { libc::kill(-(member.info.tid as i32), signal) };
+            }
+        }
+    }
+}
+
+impl Drop for Crew {
+    fn drop(&mut self) {
+        self.dismiss();
+    }
+}
+
+/// Waits for a process; its status and what it and its children have used.
+fn reap(pid: u32, flags: i32) -> Option<(i32, Counters)> {
+    let mut status = 0;
+    // SAFETY: a rusage is plain numbers.
+    let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
+    // SAFETY: both are valid places for the answer.
+    let found = unsafe { libc::wait4(pid as i32, &mut status, flags, &mut usage) };
+    let ns = |t: libc::timeval| t.tv_sec as u64 * 1_000_000_000 + t.tv_usec as u64 * 1_000;
+    (found == pid as i32).then(|| {
+        let cpu = ns(usage.ru_utime) + ns(usage.ru_stime);
+        (status, Counters { cpu, preemptions: usage.ru_nivcsw as u64, migrations: 0 })
+    })
+}

@@ -1,0 +1,247 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Carries out one policy of a task set on the machine it runs on.
+//!
+//! In order: the scheduler is loaded if the policy needs one; one process per task and per
+//! best-effort hog is started, prepares itself and waits; reservations, classes and priorities are
+//! set; the origin is fixed a moment ahead, while all sleep; the run takes its course while the
+//! runner sleeps; the counts are read, the processes dismissed, the scheduler unloaded; and all
+//! records become one [`Run`]. Whatever fails, processes and scheduler are gone at the end.
+
+mod collect;
+mod counters;
+mod crew;
+mod scheduler;
+mod signals;
+
+use crate::sys::{self, Class as SchedClass};
+use anyhow::{Context, Result, bail, ensure};
+use crew::{Crew, Member, Role};
+use onbeat_client::{Params, Service};
+use onbeat_model::policy::{Baseline, Policy};
+use onbeat_model::run::{Class, Run, World};
+use onbeat_model::taskset::{TaskSet, Work};
+use scheduler::Scheduler;
+use signals::{Signals, Waited};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// From the moment the origin is fixed to the origin, ns: time for all to fall asleep.
+const AHEAD: u64 = 100_000_000;
+/// How long after the set's duration late jobs may still complete, ns.
+const GRACE: u64 = 1_000_000_000;
+/// How often the runner then looks whether all are complete.
+const STEP: Duration = Duration::from_millis(5);
+/// Priority of tasks under the policy `fifo`: any, as it is the same for all.
+const FIFO: u32 = 50;
+/// The runner's own: it must get to the end of the run in time whatever the tasks do.
+const RUNNER: SchedClass = SchedClass::Fifo { priority: 99, reset_on_fork: true };
+
+/// What to carry out.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// The task set.
+    pub set: TaskSet,
+    /// The policy.
+    pub policy: Policy,
+    /// Where this is; goes into the result.
+    pub world: World,
+    /// Folder with the movies.
+    pub movies: PathBuf,
+    /// Folder with Onbeat's programs and the schedulers; searched before PATH.
+    pub programs: PathBuf,
+}
+
+impl Options {
+    /// Path of a program of Onbeat's, a scheduler, or any other in PATH.
+    fn program(&self, name: &str) -> Result<PathBuf> {
+        let own = self.programs.join(name);
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        let mut found = std::env::split_paths(&path).map(|folder| folder.join(name));
+        if own.is_file() {
+            return Ok(own);
+        }
+        found.find(|p| p.is_file()).with_context(|| {
+            format!("there is no program {name} in {} or PATH", self.programs.display())
+        })
+    }
+
+    /// Finds what can be found wrong before anything is started.
+    fn check(&self) -> Result<()> {
+        let Self { set, policy, .. } = self;
+        let online = online_cpus();
+        ensure!(
+            set.cpus <= online,
+            "the task set wants {} CPUs, this machine has {online}; lower `cpus` or use the lab",
+            set.cpus
+        );
+        let deadline =
+            matches!(policy, Policy::Baseline(Baseline::Deadline | Baseline::DeadlineReclaim));
+        if deadline {
+            ensure!(
+                set.cpus == online,
+                "SCHED_DEADLINE always uses all {online} CPUs of the machine, the task set has \
+                 {}; set `cpus = {online}` or leave out the policy {policy}",
+                set.cpus
+            );
+            ensure!(
+                set.tasks.iter().all(|t| t.affinity.is_none() || t.budget.is_none()),
+                "SCHED_DEADLINE does not let tasks be restricted to CPUs; remove `affinity` or \
+                 leave out the policy {policy}"
+            );
+        }
+        for task in &set.tasks {
+            match &task.work {
+                Work::Movie { path, .. } => {
+                    let movie = self.movies.join(path);
+                    ensure!(movie.is_file(), "there is no movie {}", movie.display());
+                }
+                Work::Program(words) => {
+                    let name = words.first().map_or("", String::as_str);
+                    let found = if name.contains('/') {
+                        Path::new(name).is_file()
+                    } else {
+                        self.program(name).is_ok()
+                    };
+                    ensure!(found, "task {}: there is no program \"{name}\"", task.name);
+                }
+                _ => (),
+            }
+        }
+        scheduler::none_loaded()
+    }
+}
+
+fn online_cpus() -> u32 {
+    // SAFETY: takes a plain number.
+    let count = unsafe { libc::sysconf(libc::_SC_NPROCESSORS_ONLN) };
+    u32::try_from(count).unwrap_or(1).max(1)
+}
+
+/// Carries out the policy and returns what happened. Progress goes to stderr.
+///
+/// # Errors
+/// When something needed is missing, a reservation is refused, a process dies, the scheduler is
+/// thrown out, or a signal says stop. Nothing is left running in any case.
+pub fn run(options: &Options) -> Result<Run> {
+    options.check()?;
+    let Options { set, policy, .. } = options;
+    let signals = Signals::hold();
+    let find = |name: &str| options.program(name);
+    // Declared before the crew, so that an error ends the crew first.
+    let mut scheduler = Scheduler::start(set, policy, find, &signals)?;
+    let mut crew = Crew::start(set, &options.movies, find)?;
+    crew.wait_until_ready(&signals)?;
+    let mut service = match &scheduler {
+        Some(scheduler) if policy.is_core() => Some(scheduler.service()?),
+        _ => None,
+    };
+    let mut grants = Vec::new();
+    for (index, member) in crew.members.iter().enumerate() {
+        let granted = entitle(options, member, service.as_mut())
+            .with_context(|| format!("task {}", member.info.name))?;
+        grants.extend(granted.map(|id| (id, index)));
+    }
+    if let Err(error) = sys::set_class(0, RUNNER) {
+        eprintln!("onbeat-runner: running at ordinary priority ({error}); the end may be late");
+    }
+    let origin = sys::monotonic() + AHEAD;
+    let end = origin + set.duration;
+    crew.go(origin);
+    eprintln!("onbeat-runner: {} under {policy}", set.name);
+    watch(&mut crew, scheduler.as_mut(), &signals, end)?;
+    let horizon = sys::monotonic() - origin;
+    let usage = collect::usage(&crew);
+    crew.dismiss();
+    let events = match scheduler.take() {
+        Some(scheduler) => scheduler.stop(&signals)?,
+        None => None,
+    };
+    let records = collect::Records { usage, grants, events: events.unwrap_or_default() };
+    collect::into_run(options, &crew, origin, horizon, records)
+}
+
+/// Sleeps until all jobs are complete, `end` at the earliest and [`GRACE`] after it at the latest.
+fn watch(
+    crew: &mut Crew,
+    mut scheduler: Option<&mut Scheduler>,
+    signals: &Signals,
+    end: u64,
+) -> Result<()> {
+    loop {
+        let now = sys::monotonic();
+        let wait = match now < end {
+            true => Duration::from_nanos(end - now),
+            false if crew.all_done() || now >= end + GRACE => return Ok(()),
+            false => STEP,
+        };
+        if signals.wait(wait)? == Waited::Child {
+            // The scheduler first: without it tasks may fail, too.
+            if let Some(scheduler) = scheduler.as_deref_mut() {
+                scheduler.check()?;
+            }
+            crew.bury()?;
+        }
+    }
+}
+
+/// Gives a member what the policy promises its task; the reservation's id, if it is one.
+fn entitle(
+    options: &Options,
+    member: &Member,
+    service: Option<&mut Service>,
+) -> Result<Option<u32>> {
+    let Options { set, policy, .. } = options;
+    let (pid, info) = (member.pid(), &member.info);
+    let spec = set.tasks.get(info.entry as usize);
+    let affinity = spec.and_then(|spec| spec.affinity.clone());
+    if affinity.is_some() || set.cpus < online_cpus() {
+        let cpus = affinity.clone().unwrap_or_else(|| (0..set.cpus).collect());
+        sys::set_affinity(pid, cpus).context("cannot be restricted to its CPUs")?;
+    }
+    if member.role == Role::BestEffort {
+        let nice = set.best_effort.map_or(0, |b| b.nice);
+        if nice != 0 {
+            sys::set_nice(pid, nice).with_context(|| format!("cannot have nice {nice}"))?;
+        }
+        return Ok(None);
+    }
+    if info.class != Class::Reserved {
+        return Ok(None);
+    }
+    let class = match policy {
+        Policy::Baseline(Baseline::Eevdf) | Policy::Scx(_) => return Ok(None),
+        Policy::Baseline(Baseline::EevdfNice) => {
+            sys::set_nice(pid, -20).context("cannot have nice -20; run as root")?;
+            return Ok(None);
+        }
+        Policy::Core { .. } => {
+            let Some(service) = service else { bail!("there is no reservation service") };
+            let mut params = Params::new(info.budget, info.period).with_deadline(info.deadline);
+            if let Some(cpus) = affinity {
+                params = params.on_cpus(cpus);
+            }
+            if spec.is_some_and(|spec| spec.marks) {
+                params = params.marking_jobs();
+            }
+            return Ok(Some(service.reserve(pid, &info.name, &params)?.id));
+        }
+        Policy::Baseline(Baseline::Fifo) => {
+            SchedClass::Fifo { priority: FIFO, reset_on_fork: false }
+        }
+        Policy::Baseline(baseline) => SchedClass::Deadline {
+            budget: info.budget,
+            deadline: info.deadline,
+            period: info.period,
+            reclaim: *baseline == Baseline::DeadlineReclaim,
+        },
+    };
+    sys::set_class(pid, class).map_err(|error| {
+        let hint = match error.raw_os_error() {
+            Some(libc::EBUSY) => "SCHED_DEADLINE refuses it: all budgets together are too much",
+            Some(libc::EPERM) => "run as root",
+            _ => "check budget, deadline and period",
+        };
+        anyhow::anyhow!("cannot be scheduled by {policy}: {error}; {hint}")
+    })?;
+    Ok(None)
+}
