@@ -1,2 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The `sim` room of Onbeat; see docs/architecture.md.
+//! The simulator: discrete events around the same core that the kernel runs.
+//!
+//! [`simulate`] plays one policy of a task set on simulated CPUs and returns a
+//! [`Run`](onbeat_model::run::Run). It is deterministic: same task set, same run.
+
+mod core;
+mod engine;
+mod plan;
+
+pub use crate::core::{Core, NOBODY, Reservation};
+pub use engine::{Detail, Engine, Load};
+pub use plan::{SimError, simulate, simulate_with};

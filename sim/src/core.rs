@@ -1,0 +1,214 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! The core behind a safe face: it owns the memory the C code works in and names tasks, servers and
+//! CPUs by index.
+
+use onbeat_core::ffi;
+use onbeat_model::event::{Event, NONE};
+
+/// The core with its tasks and servers.
+pub struct Core {
+    ob: Box<ffi::ob>,
+    // Never grown: the C side holds pointers into these and into `ob`.
+    tasks: Box<[ffi::ob_task]>,
+    servers: Box<[ffi::ob_server]>,
+    ring: Box<[ffi::ob_event]>,
+}
+
+/// A reservation to be made; times in ns.
+#[derive(Debug, Clone, Copy)]
+pub struct Reservation {
+    /// Q, at most `deadline`.
+    pub budget: u64,
+    /// P.
+    pub period: u64,
+    /// D, relative.
+    pub deadline: u64,
+    /// CPUs it may use; those outside its domain are ignored.
+    pub cpus: u64,
+    /// Domain, below the number the core was made with.
+    pub domain: u32,
+    /// Index into `onbeat_core::server_policies`.
+    pub kind: u32,
+    /// `ffi::OB_ORDER_EDF` or `ffi::OB_ORDER_RM`.
+    pub order: u32,
+    /// The program marks its jobs.
+    pub marks: bool,
+}
+
+/// Index of a task that runs nowhere or of nobody.
+pub const NOBODY: usize = usize::MAX;
+
+impl Core {
+    /// A core for `cpus` CPUs in `domains` equal clusters, with room for `tasks` tasks and as many
+    /// servers, and a trace of up to `ring` events (a power of two, 0: none) between two drains.
+    ///
+    /// # Panics
+    /// CPUs outside 1..=64, domains outside 1..=cpus, a share over 90 %: callers check their input.
+    pub fn new(
+        cpus: u32,
+        domains: u32,
+        share_permille: u32,
+        share_quantum: u64,
+        tasks: usize,
+        ring: usize,
+    ) -> Core {
+        let mut core = Core {
+            ob: Box::default(),
+            tasks: vec![ffi::ob_task::default(); tasks].into(),
+            servers: vec![ffi::ob_server::default(); tasks].into(),
+            ring: vec![ffi::ob_event::default(); ring].into(),
+        };
+        // SAFETY: `ob` is zeroed memory of its own.
+        let made = unsafe {
+            ffi::onbeat_init(&raw mut *core.ob, cpus, domains, share_permille, share_quantum)
+        };
+        assert_eq!(made, 0, "{cpus} CPUs, {domains} domains, share {share_permille} per mille");
+        core.ob.ring = core.ring.as_mut_ptr();
+        core.ob.ring_size = ring as u64;
+        core
+    }
+
+    fn ob(&mut self) -> *mut ffi::ob {
+        &raw mut *self.ob
+    }
+
+    fn task(&mut self, i: usize) -> *mut ffi::ob_task {
+        &raw mut self.tasks[i]
+    }
+
+    /// Declares task `i`: its affinity and weight (100: nice 0).
+    pub fn init_task(&mut self, i: usize, cpus: u64, weight: u64) {
+        // SAFETY: a task of ours, not yet known to the core.
+        unsafe { ffi::onbeat_task_init(self.task(i), i as u32, cpus, weight) }
+    }
+
+    /// Gives task `i`, asleep, reservation number `i`.
+    pub fn reserve(&mut self, i: usize, r: &Reservation) {
+        let (ob, task, sv) = (self.ob(), self.task(i), &raw mut self.servers[i]);
+        // SAFETY: a server of ours that no task uses yet, a task that sleeps.
+        unsafe {
+            ffi::onbeat_server_init(ob, sv, i as u32, r.domain, r.cpus);
+            (*sv).budget = r.budget;
+            (*sv).period = r.period;
+            (*sv).deadline = r.deadline;
+            (*sv).kind = r.kind;
+            (*sv).order = r.order;
+            (*sv).marks = r.marks.into();
+            ffi::onbeat_attach(ob, task, sv, 0);
+        }
+    }
+
+    /// Task `i` woke or was interrupted.
+    pub fn ready(&mut self, i: usize, now: u64) {
+        let task = self.task(i);
+        // SAFETY: pointers to our own memory; likewise below.
+        unsafe { ffi::onbeat_ready(self.ob(), task, now) }
+    }
+
+    /// Task `i`, which runs nowhere, sleeps.
+    pub fn sleep(&mut self, i: usize, now: u64) {
+        let task = self.task(i);
+        unsafe { ffi::onbeat_sleep(self.ob(), task, now) }
+    }
+
+    /// Task `i` says that its job is complete.
+    pub fn mark(&mut self, i: usize, now: u64) {
+        let task = self.task(i);
+        unsafe { ffi::onbeat_mark(self.ob(), task, now) }
+    }
+
+    /// What `cpu` should run, where `prev` (or NOBODY) runs and wants to go on.
+    pub fn pick(&mut self, cpu: u32, prev: usize, now: u64) -> usize {
+        let prev = if prev == NOBODY { std::ptr::null_mut() } else { self.task(prev) };
+        let picked = unsafe { ffi::onbeat_pick(self.ob(), cpu, prev, now) };
+        if picked.is_null() {
+            return NOBODY;
+        }
+        // SAFETY: the core only hands out tasks of this slice.
+        unsafe { picked.offset_from(self.tasks.as_ptr()) as usize }
+    }
+
+    /// Task `i` begins to run on `cpu`.
+    pub fn run(&mut self, cpu: u32, i: usize, now: u64) {
+        let task = self.task(i);
+        unsafe { ffi::onbeat_run(self.ob(), cpu, task, now) }
+    }
+
+    /// What runs on `cpu` stops; `reason` is an `ffi::OB_STOP_…`.
+    pub fn stop(&mut self, cpu: u32, reason: u32, now: u64) {
+        unsafe { ffi::onbeat_stop(self.ob(), cpu, reason.into(), now) }
+    }
+
+    /// Best-effort task `i` has had `ran` ns of a CPU.
+    pub fn charge(&mut self, i: usize, ran: u64) {
+        unsafe { ffi::onbeat_charge(self.task(i), ran) }
+    }
+
+    /// The timer of `cpu` is due.
+    pub fn tick(&mut self, cpu: u32, now: u64) {
+        unsafe { ffi::onbeat_tick(self.ob(), cpu, now) }
+    }
+
+    /// Throttled servers are due.
+    pub fn replenish(&mut self, now: u64) {
+        unsafe { ffi::onbeat_replenish(self.ob(), now) }
+    }
+
+    /// `cpu` comes or goes.
+    pub fn online(&mut self, cpu: u32, on: bool, now: u64) {
+        unsafe { ffi::onbeat_online(self.ob(), cpu, on.into(), now) }
+    }
+
+    /// Takes one CPU that must pick again.
+    pub fn take_kick(&mut self) -> Option<u32> {
+        let kick = self.ob.kick;
+        (kick != 0).then(|| {
+            self.ob.kick = kick & (kick - 1);
+            kick.trailing_zeros()
+        })
+    }
+
+    /// When `cpu` must be looked at again, u64::MAX: never.
+    pub fn timer(&self, cpu: u32) -> u64 {
+        self.ob.cpu[cpu as usize].timer
+    }
+
+    /// When `replenish` must be called, u64::MAX: never.
+    pub fn replenish_at(&self) -> u64 {
+        self.ob.replenish_at
+    }
+
+    /// Reservation `i` as the core sees it.
+    pub fn server(&self, i: usize) -> &ffi::ob_server {
+        &self.servers[i]
+    }
+
+    /// CPU `cpu` as the core sees it.
+    pub fn cpu(&self, cpu: u32) -> &ffi::ob_cpu {
+        &self.ob.cpu[cpu as usize]
+    }
+
+    /// Moves the traced events to `out`, with server numbers turned into tasks where none is named.
+    pub fn drain(&mut self, out: &mut Vec<Event>) {
+        for e in &self.ring[..self.ob.ring_head as usize] {
+            let task = if e.task == NONE { e.server } else { e.task };
+            out.push(Event {
+                time: e.time,
+                kind: e.kind,
+                cpu: e.cpu,
+                task,
+                server: e.server,
+                a: e.a,
+                b: e.b,
+            });
+        }
+        // Drained as a whole, so the ring can start anew.
+        self.ob.ring_head = 0;
+        self.ob.ring_tail = 0;
+    }
+
+    /// Whether the trace should be drained before the next event.
+    pub fn nearly_full(&self) -> bool {
+        self.ob.ring_size - self.ob.ring_head < 256 && self.ob.ring_size > 0
+    }
+}

@@ -1,0 +1,327 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! The event loop: releases, completions and the core's own timers in order of time.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+use onbeat_core::ffi;
+use onbeat_model::event::{Event, EventKind};
+use onbeat_model::taskset::Overheads;
+
+use crate::core::{Core, NOBODY};
+
+/// Time slice of best-effort work, ns: the kernel shell's.
+const SLICE: u64 = 4_000_000;
+
+/// How much a simulation records.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Detail {
+    /// Nothing but the counters.
+    Counters,
+    /// Releases, completions and usage: what metrics need.
+    Jobs,
+    /// Every event of the core, for traces and comparison.
+    All,
+}
+
+/// A task's work.
+#[derive(Debug, Clone)]
+pub enum Load {
+    /// Job j is released at `first + j·period` and needs `times[j]` ns of a CPU.
+    Jobs {
+        /// First release, ns.
+        first: u64,
+        /// Between releases, ns.
+        period: u64,
+        /// Relative deadline, ns.
+        deadline: u64,
+        /// Execution times, ns; their number is that of jobs.
+        times: Vec<u64>,
+        /// The program marks its jobs.
+        marks: bool,
+    },
+    /// Never ends.
+    Endless,
+}
+
+struct Task {
+    load: Load,
+    job: usize,
+    remaining: u64,
+    executed: u64,
+    cpu: u32,
+    preemptions: u32,
+    migrations: u32,
+    ran_before: bool,
+}
+
+#[derive(Clone, Copy)]
+struct Cpu {
+    task: usize,
+    /// When the task on it began (or begins) to make progress; service before that is overhead.
+    start: u64,
+    /// When its job ends if nothing comes between.
+    finish: u64,
+    /// When its best-effort slice is over.
+    slice: u64,
+}
+
+/// A simulation in progress.
+pub struct Engine {
+    core: Core,
+    tasks: Vec<Task>,
+    cpus: Vec<Cpu>,
+    releases: BinaryHeap<Reverse<(u64, u32)>>,
+    overheads: Overheads,
+    detail: Detail,
+    events: Vec<Event>,
+    now: u64,
+    /// Jobs completed so far.
+    pub completed: u64,
+}
+
+impl Engine {
+    /// A simulation of `loads` on `core`, whose task `i` has load `i`; all tasks sleep.
+    pub fn new(core: Core, cpus: u32, loads: Vec<Load>, overheads: Overheads, detail: Detail) -> Self {
+        let tasks: Vec<Task> = loads
+            .into_iter()
+            .map(|load| Task {
+                load,
+                job: 0,
+                remaining: 0,
+                executed: 0,
+                cpu: 0,
+                preemptions: 0,
+                migrations: 0,
+                ran_before: false,
+            })
+            .collect();
+        let mut releases = BinaryHeap::with_capacity(tasks.len());
+        for (i, t) in tasks.iter().enumerate() {
+            match &t.load {
+                Load::Jobs { first, times, .. } if !times.is_empty() => {
+                    releases.push(Reverse((*first, i as u32)));
+                }
+                Load::Jobs { .. } => {}
+                Load::Endless => releases.push(Reverse((0, i as u32))),
+            }
+        }
+        let idle = Cpu { task: NOBODY, start: 0, finish: u64::MAX, slice: u64::MAX };
+        Engine {
+            core,
+            tasks,
+            cpus: vec![idle; cpus as usize],
+            releases,
+            overheads,
+            detail,
+            events: Vec::new(),
+            now: 0,
+            completed: 0,
+        }
+    }
+
+    /// Runs until `horizon`, or until no job is left.
+    pub fn run(&mut self, horizon: u64) {
+        while let Some(next) = self.next_event(horizon) {
+            self.now = next;
+            self.completions();
+            self.timers();
+            self.wakeups();
+            if self.core.nearly_full() {
+                self.core.drain(&mut self.events);
+            }
+        }
+        self.now = self.now.max(horizon);
+    }
+
+    fn next_event(&self, horizon: u64) -> Option<u64> {
+        let mut next = self.core.replenish_at();
+        if let Some(Reverse((t, _))) = self.releases.peek() {
+            next = next.min(*t);
+        }
+        for (i, c) in self.cpus.iter().enumerate() {
+            if c.task != NOBODY {
+                next = next.min(c.finish).min(c.slice).min(self.core.timer(i as u32));
+            }
+        }
+        (next < horizon).then_some(next.max(self.now))
+    }
+
+    fn completions(&mut self) {
+        for cpu in 0..self.cpus.len() {
+            if self.cpus[cpu].task != NOBODY && self.cpus[cpu].finish <= self.now {
+                self.complete(cpu);
+                self.settle();
+            }
+        }
+    }
+
+    fn timers(&mut self) {
+        for cpu in 0..self.cpus.len() {
+            let c = self.cpus[cpu];
+            if c.task == NOBODY {
+                continue;
+            }
+            if self.core.timer(cpu as u32) <= self.now {
+                self.core.tick(cpu as u32, self.now);
+            }
+            if c.slice <= self.now {
+                self.pick(cpu);
+            }
+            self.settle();
+        }
+        if self.core.replenish_at() <= self.now {
+            self.core.replenish(self.now);
+            self.settle();
+        }
+    }
+
+    fn wakeups(&mut self) {
+        while let Some(&Reverse((t, i))) = self.releases.peek() {
+            if t > self.now {
+                break;
+            }
+            self.releases.pop();
+            self.begin_job(i as usize);
+            self.core.ready(i as usize, self.now);
+            self.settle();
+        }
+    }
+
+    /// Task `i` takes up its next job.
+    fn begin_job(&mut self, i: usize) {
+        let t = &mut self.tasks[i];
+        match &t.load {
+            Load::Jobs { first, period, deadline, times, .. } => {
+                let release = first + t.job as u64 * period;
+                t.remaining = times[t.job];
+                if self.detail != Detail::Counters {
+                    self.events.push(
+                        Event::new(release, EventKind::Release, t.job as u64, release + deadline)
+                            .of(i as u32),
+                    );
+                }
+            }
+            Load::Endless => t.remaining = u64::MAX / 2,
+        }
+    }
+
+    /// The job on `cpu` is done: on to the next one, or to sleep until that is released.
+    fn complete(&mut self, cpu: usize) {
+        let now = self.now;
+        self.progress(cpu);
+        let i = self.cpus[cpu].task;
+        let t = &mut self.tasks[i];
+        let Load::Jobs { first, period, times, marks, .. } = &t.load else { return };
+        let (job, exec, marks) = (t.job, times[t.job], *marks);
+        let next = first + (job as u64 + 1) * period;
+        let more = job + 1 < times.len();
+        t.job += 1;
+        self.completed += 1;
+        if self.detail != Detail::Counters {
+            self.events.push(
+                Event::new(now, EventKind::Complete, job as u64, exec).of(i as u32).on(cpu as u32),
+            );
+        }
+        if more && next <= now {
+            if marks {
+                self.core.mark(i, now);
+            }
+            self.begin_job(i);
+            self.cpus[cpu].finish = now + self.tasks[i].remaining;
+            return;
+        }
+        self.core.stop(cpu as u32, ffi::OB_STOP_SLEPT, now);
+        if marks {
+            self.core.mark(i, now);
+        }
+        self.core.sleep(i, now);
+        if more {
+            self.releases.push(Reverse((next, i as u32)));
+        }
+        self.cpus[cpu].task = NOBODY;
+        self.pick(cpu);
+    }
+
+    /// Carries out what the core has asked for until it asks no more.
+    fn settle(&mut self) {
+        while let Some(cpu) = self.core.take_kick() {
+            self.pick(cpu as usize);
+        }
+    }
+
+    /// Books the service that the task on `cpu` has had so far.
+    fn progress(&mut self, cpu: usize) {
+        let c = &mut self.cpus[cpu];
+        let ran = self.now.saturating_sub(c.start);
+        if c.task == NOBODY || ran == 0 {
+            return;
+        }
+        c.start = self.now;
+        let t = &mut self.tasks[c.task];
+        t.remaining -= ran.min(t.remaining);
+        t.executed += ran;
+        if matches!(t.load, Load::Endless) {
+            self.core.charge(c.task, ran);
+        }
+    }
+
+    /// `cpu` asks the core what to run, as the kernel does in its dispatch callback.
+    fn pick(&mut self, cpu: usize) {
+        let now = self.now;
+        self.progress(cpu);
+        let prev = self.cpus[cpu].task;
+        let next = self.core.pick(cpu as u32, prev, now);
+        let endless = next != NOBODY && matches!(self.tasks[next].load, Load::Endless);
+        let slice = if endless { now + SLICE } else { u64::MAX };
+        if next == prev {
+            self.cpus[cpu].slice = slice;
+            return;
+        }
+        if prev != NOBODY {
+            self.core.stop(cpu as u32, ffi::OB_STOP_PREEMPTED, now);
+            self.tasks[prev].preemptions += 1;
+            self.core.ready(prev, now);
+        }
+        self.cpus[cpu] = Cpu { task: next, start: now, finish: u64::MAX, slice };
+        if next == NOBODY {
+            return;
+        }
+        let t = &mut self.tasks[next];
+        let mut cost = self.overheads.dispatch;
+        if prev != NOBODY {
+            cost += self.overheads.preemption;
+        }
+        if t.ran_before && t.cpu != cpu as u32 {
+            t.migrations += 1;
+            cost += self.overheads.migration;
+        }
+        t.ran_before = true;
+        t.cpu = cpu as u32;
+        self.cpus[cpu].start = now + cost;
+        self.cpus[cpu].finish = now + cost + t.remaining;
+        self.core.run(cpu as u32, next, now);
+    }
+
+    /// The core, for a look at its state.
+    pub fn core(&self) -> &Core {
+        &self.core
+    }
+
+    /// Ends the simulation: all events in order of time, and one usage event for each task.
+    pub fn finish(mut self) -> Vec<Event> {
+        for cpu in 0..self.cpus.len() {
+            self.progress(cpu);
+        }
+        self.core.drain(&mut self.events);
+        if self.detail != Detail::Counters {
+            for (i, t) in self.tasks.iter().enumerate() {
+                let counts = u64::from(t.preemptions) << 32 | u64::from(t.migrations);
+                self.events
+                    .push(Event::new(self.now, EventKind::Usage, t.executed, counts).of(i as u32));
+            }
+        }
+        self.events.sort_by_key(|e| e.time);
+        self.events
+    }
+}

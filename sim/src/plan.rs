@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! From a task-set file to a simulation: tasks, reservations, their CPUs.
+
+use onbeat_core::ffi;
+use onbeat_model::policy::{CorePolicy, Order, Server};
+use onbeat_model::run::{Class, Platform, Run, TaskInfo, World};
+use onbeat_model::taskset::TaskSet;
+use onbeat_model::workgen::execution_times;
+use thiserror::Error;
+
+use crate::core::{Core, Reservation};
+use crate::engine::{Detail, Engine, Load};
+
+/// How much of the best-effort share is served at a time, ns; the service uses the same.
+pub const SHARE_QUANTUM: u64 = 1_000_000;
+
+/// Why a task set cannot be simulated.
+#[derive(Debug, Error)]
+pub enum SimError {
+    /// Real programs and decoders have no execution times to simulate.
+    #[error(
+        "task {0:?} runs a real program, which has no execution times to simulate; run this file with `onbeat lab`, or give the task a constant, a distribution or a trace"
+    )]
+    RealProgram(String),
+}
+
+/// Simulates `policy` on `set`, recording what metrics and traces need.
+///
+/// # Errors
+/// The set holds work that only a real kernel can run.
+pub fn simulate(set: &TaskSet, policy: &CorePolicy) -> Result<Run, SimError> {
+    simulate_with(set, policy, Detail::All)
+}
+
+/// The number of the core's queues under `order`.
+pub fn domains(order: Order, cpus: u32, clusters: u32) -> u32 {
+    match order {
+        Order::GlobalEdf | Order::RateMonotonic => 1,
+        Order::ClusteredEdf => clusters.clamp(1, cpus),
+        Order::PartitionedEdf => cpus,
+    }
+}
+
+/// The core's number of `server`, by its place in the registry.
+fn kind(server: Server) -> u32 {
+    match server {
+        Server::None => ffi::OB_KIND_NONE,
+        Server::CbsHard => ffi::OB_KIND_CBS_HARD,
+        Server::Cbs => ffi::OB_KIND_CBS,
+        Server::Fcbs => ffi::OB_KIND_FCBS,
+    }
+}
+
+/// As [`simulate`], with a choice of what is recorded.
+///
+/// # Errors
+/// The set holds work that only a real kernel can run.
+pub fn simulate_with(set: &TaskSet, policy: &CorePolicy, detail: Detail) -> Result<Run, SimError> {
+    let copies: Vec<_> = set.copies().collect();
+    let best_effort = set.best_effort_count() as usize;
+    let all = if set.cpus == 64 { u64::MAX } else { (1 << set.cpus) - 1 };
+    let domains = domains(policy.order, set.cpus, set.clusters);
+    let permille = set.best_effort_share.clone() * onbeat_model::units::Fraction::from_integer(1000);
+    let mut core = Core::new(
+        set.cpus,
+        domains,
+        permille.round().to_integer() as u32,
+        SHARE_QUANTUM,
+        copies.len() + best_effort,
+        if detail == Detail::All { 1 << 14 } else { 0 },
+    );
+
+    let mut infos = Vec::new();
+    let mut loads = Vec::new();
+    // Worst fit: the least loaded domain takes the next reservation.
+    let mut used = vec![0u128; domains as usize];
+    for (i, c) in copies.iter().enumerate() {
+        let spec = c.spec;
+        let times =
+            execution_times(set, c).ok_or_else(|| SimError::RealProgram(c.name()))?;
+        let affinity =
+            spec.affinity.as_ref().map_or(all, |l| l.iter().fold(0, |m, cpu| m | 1u64 << cpu));
+        core.init_task(i, affinity, 100);
+        if let Some(budget) = spec.budget {
+            let cpus_of = |d: u32| {
+                (0..set.cpus).filter(|cpu| cpu * domains / set.cpus == d).fold(0, |m, c| m | 1u64 << c)
+            };
+            let domain = (0..domains)
+                .filter(|d| cpus_of(*d) & affinity != 0)
+                .min_by_key(|d| used[*d as usize])
+                .unwrap_or(0);
+            used[domain as usize] += (u128::from(budget) << 40) / u128::from(spec.period);
+            core.reserve(
+                i,
+                &Reservation {
+                    budget,
+                    period: spec.period,
+                    deadline: spec.deadline.min(spec.period),
+                    cpus: affinity,
+                    domain,
+                    kind: kind(policy.server),
+                    order: match policy.order {
+                        Order::RateMonotonic => ffi::OB_ORDER_RM,
+                        _ => ffi::OB_ORDER_EDF,
+                    },
+                    marks: spec.marks,
+                },
+            );
+        }
+        infos.push(TaskInfo {
+            name: c.name(),
+            entry: c.entry as u32,
+            copy: c.copy,
+            class: if spec.budget.is_some() { Class::Reserved } else { Class::Periodic },
+            period: spec.period,
+            deadline: spec.deadline,
+            budget: spec.budget.unwrap_or(0),
+            tid: 0,
+        });
+        loads.push(Load::Jobs {
+            first: c.first_release,
+            period: spec.period,
+            deadline: spec.deadline,
+            times,
+            marks: spec.marks && spec.budget.is_some(),
+        });
+    }
+    for copy in 0..best_effort {
+        core.init_task(copies.len() + copy, all, 100);
+        infos.push(TaskInfo {
+            name: format!("best-effort-{copy}"),
+            entry: set.tasks.len() as u32,
+            copy: copy as u32,
+            class: Class::BestEffort,
+            period: 0,
+            deadline: 0,
+            budget: 0,
+            tid: 0,
+        });
+        loads.push(Load::Endless);
+    }
+
+    let mut engine = Engine::new(core, set.cpus, loads, set.overheads, detail);
+    engine.run(set.duration);
+    let events = engine.finish();
+    Ok(Run {
+        world: World::Sim,
+        policy: policy.name.to_owned(),
+        platform: Platform {
+            cpus: set.cpus,
+            onbeat: env!("CARGO_PKG_VERSION").to_owned(),
+            seed: set.seed,
+            ..Platform::default()
+        },
+        tasks: infos,
+        events,
+        origin_ns: 0,
+        horizon_ns: set.duration,
+    })
+}
