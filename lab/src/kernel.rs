@@ -50,6 +50,11 @@ impl Kernel {
         cache::verify(folder).with_context(|| {
             format!("the lab's `{}` kernel is not usable; run `make setup`", flavour.name())
         })?;
+        Self::unchecked(folder, flavour)
+    }
+
+    /// The same for files that are known to be good.
+    pub(crate) fn unchecked(folder: &Path, flavour: Flavour) -> Result<Self> {
         let version = fs::read_to_string(folder.join("version"))?;
         let field = |name: &str| {
             let line = version.lines().find_map(|line| line.strip_prefix(name));

@@ -5,14 +5,20 @@
 //! the programs and their shared libraries become an initramfs ([`initramfs`], [`closure`]),
 //! QEMU boots it ([`machine`]), `onbeat-init` runs the command inside, and everything the command
 //! left in `/out` comes back through a window of shared memory ([`results`]).
-//! The kernel and the movies live in a checked cache ([`kernel`], [`movie`], [`cache`]).
+//! The kernels and the movies live in a checked cache ([`cache`], [`kernel`], [`movie`], filled by
+//! [`fetch`]).
 
+mod accel;
+mod apt;
 pub mod archive;
+pub mod btf;
 pub mod cache;
 pub mod closure;
+pub mod fetch;
 pub mod initramfs;
 pub mod kernel;
 pub mod machine;
+pub mod movie;
 pub mod options;
 pub mod protocol;
 pub mod results;

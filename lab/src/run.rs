@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 
+use crate::accel;
 use crate::initramfs;
 use crate::kernel::Kernel;
 use crate::machine::{Accel, Machine, Media, Qemu, Shared};
@@ -28,16 +29,39 @@ const TAIL_LINES: usize = 25;
 /// error: see [`LabOutcome::exit`].
 pub fn run(spec: &LabSpec, progress: &mut dyn FnMut(Progress)) -> Result<LabOutcome> {
     check(spec)?;
-    let started = Instant::now();
     let qemu = Qemu::find()?;
     let kernel = Kernel::load(spec.kernel)?;
-    let accel = Accel::Tcg;
+    let accel = match spec.mode {
+        Mode::Deterministic { .. } => Accel::Tcg,
+        Mode::RealTime => accel::choose(&qemu, &kernel),
+    };
+    run_on(spec, &qemu, &kernel, accel, progress)
+}
+
+/// Like [`run`], without hardware virtualization and with a kernel that need not be in the cache.
+pub(crate) fn run_emulated(
+    spec: &LabSpec,
+    kernel: &Kernel,
+    progress: &mut dyn FnMut(Progress),
+) -> Result<LabOutcome> {
+    check(spec)?;
+    run_on(spec, &Qemu::find()?, kernel, Accel::Tcg, progress)
+}
+
+pub(crate) fn run_on(
+    spec: &LabSpec,
+    qemu: &Qemu,
+    kernel: &Kernel,
+    accel: Accel,
+    progress: &mut dyn FnMut(Progress),
+) -> Result<LabOutcome> {
+    let started = Instant::now();
     let (scratch, out) = out_folder(spec)?;
-    let media = media(spec, &kernel)?;
-    let platform = platform(spec, &kernel, &qemu, accel);
+    let media = media(spec, kernel)?;
+    let platform = platform(spec, kernel, qemu, accel);
 
     let _terminal = spec.interactive.then(terminal::Guard::new);
-    let mut machine = Machine::start(&qemu, spec, &kernel, accel, &media)?;
+    let mut machine = Machine::start(qemu, spec, kernel, accel, &media)?;
     progress(Progress::Booting(&platform));
     let mut consoles = Consoles::default();
     let complaint = loop {
