@@ -2,14 +2,14 @@
 /*
  * The dispatcher: told of events (ready, sleep, stop, tick, …) it keeps queues and budgets and
  * leaves its answers in ob->kick (CPUs that must pick again), ob->rearm (CPUs whose timer changed)
- * and ob->replenish_at. A shell serialises all calls for one `struct ob`.
+ * and ob->alarm_at. A shell serialises all calls for one `struct ob`.
  *
  *   a thread wakes          ob_ready
  *   a CPU needs work        ob_pick, then ob_run when the thread really runs
  *   a thread leaves a CPU   ob_stop, and if it still wants to run ob_ready
  *   a thread sleeps         ob_stop, ob_sleep
  *   a CPU's timer fires     ob_tick
- *   replenish_at passes     ob_replenish
+ *   alarm_at passes         ob_alarm
  */
 #ifndef OB_DISPATCH_H
 #define OB_DISPATCH_H
@@ -131,6 +131,7 @@ OB_FN void ob_server_begin(ob_p ob, ob_server_p sv, u64 now)
 	ob_server_charge(sv, now);
 	sv->active = 1;
 	sv->release = now;
+	sv->urgent = 0;
 	ob_policy_release(ob, sv, now);
 	if (sv->e <= 0 && ob_policy_enforces(sv) && !sv->throttled)
 		ob_policy_exhausted(ob, sv, now);
@@ -147,6 +148,8 @@ OB_FN void ob_server_end(ob_p ob, ob_server_p sv, u64 now)
 	/* One that leaves while throttled keeps e ≤ 0 and its deadline: the release rule sees that. */
 	sv->throttled = 0;
 	sv->active = 0;
+	sv->urgent = 0;
+	ob_tree_remove(&ob->laxity, &sv->lax);
 	sv->jobs++;
 	if (now > due) {
 		sv->misses++;
@@ -275,6 +278,7 @@ OB_INLINE void ob_budget_check(ob_p ob, ob_server_p sv, u64 now)
 		return;
 	sv->exhaustions++;
 	ob_emit(ob, now, OB_KC(OB_EV_EXHAUST, OB_NONE), OB_TS(OB_NONE, sv->id), 0, sv->s);
+	sv->urgent = 0;
 	ob_policy_exhausted(ob, sv, now);
 	ob_server_requeue(ob, sv);
 }
@@ -423,21 +427,35 @@ OB_FN void ob_tick(ob_p ob, u32 cpu, u64 now)
 	ob_arm(ob, c, now);
 }
 
-/* Brings back the servers whose time of replenishment has come. */
-OB_FN void ob_replenish(ob_p ob, u64 now)
+/* Brings back the servers whose time of replenishment has come, and makes those urgent whose
+ * laxity has ended. */
+OB_FN void ob_alarm(ob_p ob, u64 now)
 {
-	while (OB_LOOP) {
-		ob_server_p sv = (ob_server_p)ob_tree_head(&ob->throttled);
+	ob_server_p sv;
+	ob_node_p n;
+	u64 next;
 
-		ob->replenish_at = sv ? sv->node.key : OB_NEVER;
+	while (OB_LOOP) {
+		sv = (ob_server_p)ob_tree_head(&ob->throttled);
 		if (!sv || sv->node.key > now)
-			return;
+			break;
 		ob_tree_remove(&ob->throttled, &sv->node);
 		sv->throttled = 0;
 		ob_policy_replenished(ob, sv, now);
 		ob_server_requeue(ob, sv);
 		ob_preempt(ob, sv, sv->head ? sv->head->cpu : 0);
 	}
+	next = sv ? sv->node.key : OB_NEVER;
+	while (OB_LOOP) {
+		n = ob_tree_head(&ob->laxity);
+		if (!n || n->key > now)
+			break;
+		sv = OB_SERVER_OF_LAX(n);
+		sv->urgent = 1;
+		ob_server_requeue(ob, sv);
+		ob_preempt(ob, sv, sv->head ? sv->head->cpu : 0);
+	}
+	ob->alarm_at = n ? ob_min(next, n->key) : next;
 }
 
 /* `cpu` came or went: every server's idea of where it may run is renewed. */
@@ -465,6 +483,10 @@ OB_FN void ob_attach(ob_p ob, ob_task_p t, ob_server_p sv, u64 now)
 	if (t->server == sv)
 		return;
 	ob_sleep(ob, t, now);
+	if (t->server)
+		t->server->threads--;
+	if (sv)
+		sv->threads++;
 	t->server = sv;
 	if (!awake)
 		return;

@@ -18,6 +18,7 @@
 
 /* Keys of what a CPU runs. Reservations have keys between these. */
 #define OB_KEY_SHARE 0ULL /* best-effort work in its guaranteed share: nothing goes before it */
+#define OB_KEY_URGENT 1ULL
 #define OB_KEY_BE (~0ULL - 1)
 #define OB_KEY_IDLE (~0ULL)
 
@@ -25,6 +26,7 @@
 enum ob_order {
 	OB_ORDER_EDF = 0, /* earliest server deadline first */
 	OB_ORDER_RM = 1,  /* shortest period first */
+	OB_ORDER_EDZL = 2, /* EDF, but zero laxity goes first (ob_laxity_sync) */
 };
 
 struct ob_server;
@@ -50,6 +52,7 @@ struct ob_task {
 
 struct ob_server {
 	struct ob_node node; /* in domain->active while it has work; in ob->throttled while it waits */
+	struct ob_node lax; /* in ob->laxity while it could become urgent */
 	struct ob_domain OB_ARENA *domain;
 	struct ob_task OB_ARENA *head; /* waiting threads, first come first served */
 	struct ob_task OB_ARENA *tail;
@@ -67,6 +70,7 @@ struct ob_server {
 	u32 id;
 	u32 kind;  /* enum ob_kind, the server's rules (policies/registry.h) */
 	u32 order; /* enum ob_order */
+	u32 threads; /* that belong to it, awake or not */
 	u32 awake; /* threads between waking and sleeping */
 	u32 running;
 	u32 waiting;
@@ -74,7 +78,8 @@ struct ob_server {
 	u8 has_saved;
 	u8 marks; /* the program marks its jobs: sleeping does not end one */
 	u8 active;
-	u8 used; /* slot taken */
+	u8 urgent; /* EDZL: no laxity is left */
+	u8 used; /* slot: 0 free, 1 taken, 2 being released, takes no more threads */
 	/* Counters since the reservation was made. */
 	u64 jobs;
 	u64 misses;
@@ -116,8 +121,9 @@ struct ob {
 	/* Effects, collected during a call; the shell carries them out and clears them. */
 	u64 kick;  /* CPUs that must pick again */
 	u64 rearm; /* CPUs whose timer changed */
-	u64 replenish_at; /* earliest replenishment of a throttled server; the shell calls ob_replenish then */
+	u64 alarm_at; /* the shell calls ob_alarm then: a replenishment, or laxity that ends */
 	struct ob_tree throttled; /* servers that wait for their replenishment, by its time */
+	struct ob_tree laxity;    /* EDZL: servers of which no thread runs, by the end of their laxity */
 	u64 share_ready; /* CPUs that owe best-effort work its share now */
 	u64 share_quantum; /* ns served at a time; 0: no share is guaranteed */
 	u64 share_permille;
@@ -139,6 +145,9 @@ typedef struct ob_task OB_ARENA *ob_task_p;
 typedef struct ob_server OB_ARENA *ob_server_p;
 typedef struct ob_domain OB_ARENA *ob_domain_p;
 typedef struct ob_cpu OB_ARENA *ob_cpu_p;
+
+/* The server whose `lax` is at n: the second of two nodes at its beginning. */
+#define OB_SERVER_OF_LAX(n) ((ob_server_p)((n) - 1))
 
 OB_INLINE ob_cpu_p ob_cpu(ob_p ob, u32 cpu)
 {

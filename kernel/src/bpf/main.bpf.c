@@ -69,7 +69,7 @@ struct {
 #define USE_ARENA() asm volatile("" ::"r"(&arena))
 
 #define BE_SLICE 4000000ULL
-#define REPLENISH_SLOT OB_MAX_CPUS
+#define ALARM_SLOT OB_MAX_CPUS
 
 static __always_inline struct thread *thread_of(struct task_struct *p)
 {
@@ -85,7 +85,7 @@ static __always_inline u64 cpus_of(const struct task_struct *p)
 struct effects {
 	u64 kick;
 	u64 rearm;
-	u64 replenish_at;
+	u64 alarm_at;
 };
 
 static __always_inline void effects_take(struct effects *fx)
@@ -94,7 +94,7 @@ static __always_inline void effects_take(struct effects *fx)
 
 	fx->kick = ob->kick;
 	fx->rearm = ob->rearm;
-	fx->replenish_at = ob->replenish_at;
+	fx->alarm_at = ob->alarm_at;
 	ob->kick = 0;
 	ob->rearm = 0;
 }
@@ -145,8 +145,8 @@ static __always_inline void effects_apply(struct effects *fx, u64 now)
 		return;
 	if (fx->rearm)
 		effects_rearm(fx->rearm, now);
-	if (fx->replenish_at != OB_NEVER)
-		timer_set(REPLENISH_SLOT, fx->replenish_at, now);
+	if (fx->alarm_at != OB_NEVER)
+		timer_set(ALARM_SLOT, fx->alarm_at, now);
 }
 
 /* LOCKED(fx) { … } runs its body under the core's lock and leaves the effects in fx. */
@@ -169,8 +169,11 @@ static __always_inline void thread_join(struct thread *th, ob_task_p t, u64 now)
 	ob_server_p sv = NULL;
 
 	th->want = 0;
-	if (want != OB_NEVER && want - 1 < shell->nr_servers)
+	if (want != OB_NEVER && want - 1 < shell->nr_servers) {
 		sv = &shell->servers[want - 1];
+		if (sv->used != 1)
+			sv = NULL;
+	}
 	ob_unqueue(&shell->ob, t);
 	ob_attach(&shell->ob, t, sv, now);
 }
@@ -263,8 +266,14 @@ void BPF_STRUCT_OPS(onbeat_dispatch, s32 cpu, struct task_struct *prev)
 
 		LOCKED(fx)
 		{
-			if (shell->ob.replenish_at <= now)
-				ob_replenish(&shell->ob, now);
+			if (shell->ob.alarm_at <= now)
+				ob_alarm(&shell->ob, now);
+			/* Asked to join or leave while it runs, and perhaps goes on running. */
+			if (pt && pth->want) {
+				ob_stop(&shell->ob, cpu, OB_STOP_PREEMPTED, now);
+				thread_join(pth, pt, now);
+				ob_run(&shell->ob, cpu, pt, now);
+			}
 			t = (ob_task_p)ob_pick(&shell->ob, cpu, pt, now);
 			if (t) {
 				tid = t->payload;
@@ -523,7 +532,7 @@ void BPF_STRUCT_OPS(onbeat_exit_task, struct task_struct *p, struct scx_exit_tas
 		if (shell->ob.cpu[t->cpu & 63].curr == t)
 			ob_stop(&shell->ob, t->cpu, OB_STOP_EXITED, now);
 		ob_sleep(&shell->ob, t, now);
-		t->server = NULL;
+		ob_attach(&shell->ob, t, NULL, now);
 		t->next = shell->free;
 		shell->free = t;
 		UNLOCK(fx);
@@ -565,9 +574,9 @@ static int timer_fired(void *map, u32 *slot, struct timer_slot *ts)
 	shell->armed[cpu & 127] = OB_NEVER;
 	LOCKED(fx)
 	{
-		if (cpu == REPLENISH_SLOT) {
-			ob_replenish(&shell->ob, now);
-			next = shell->ob.replenish_at;
+		if (cpu == ALARM_SLOT) {
+			ob_alarm(&shell->ob, now);
+			next = shell->ob.alarm_at;
 		} else {
 			if (shell->ob.cpu[cpu & 63].timer <= now) {
 				ob_tick(&shell->ob, cpu, now);
@@ -596,7 +605,7 @@ int clock_event(struct bpf_perf_event_data *ctx)
 	u64 now = bpf_ktime_get_ns();
 
 	USE_ARENA();
-	if (shell && (shell->ob.cpu[cpu & 63].timer <= now || shell->ob.replenish_at <= now))
+	if (shell && (shell->ob.cpu[cpu & 63].timer <= now || shell->ob.alarm_at <= now))
 		scx_bpf_kick_cpu(cpu, SCX_KICK_PREEMPT);
 	return 0;
 }
@@ -666,13 +675,14 @@ int assign(struct shell_assign *arg)
 	th = thread_of(p);
 	if (th && th->core && !th->bound) {
 		ob_task_p t = (ob_task_p)th->core;
-		u32 queued = 0, busy = 0;
+		u32 queued = 0, busy = 0, cpu = 0;
 
 		now = bpf_ktime_get_ns();
 		LOCKED(fx)
 		{
 			th->want = id < 0 ? OB_NEVER : (u64)id + 1;
 			busy = t->running || t->picked;
+			cpu = t->cpu;
 			queued = t->waiting;
 			if (!busy) {
 				thread_join(th, t, now);
@@ -681,6 +691,8 @@ int assign(struct shell_assign *arg)
 			}
 			UNLOCK(fx);
 			effects_apply(&fx, now);
+			if (busy)
+				scx_bpf_kick_cpu(cpu, SCX_KICK_PREEMPT);
 			arg->result = busy;
 		}
 	}
@@ -693,6 +705,7 @@ int release(struct shell_release *arg)
 {
 	ob_server_p sv;
 	s32 id = arg->id;
+	u64 now = bpf_ktime_get_ns();
 
 	USE_ARENA();
 	arg->result = -EINVAL;
@@ -703,7 +716,11 @@ int release(struct shell_release *arg)
 		s32 result = -EBUSY;
 
 		sv = &shell->servers[id];
-		if (!sv->active && !sv->awake) {
+		sv->used = 2;
+		if (!sv->threads) {
+			/* Sleeping does not end the job of a program that marks its jobs. */
+			if (sv->active)
+				ob_server_end(&shell->ob, sv, now);
 			sv->used = 0;
 			result = 0;
 		}
@@ -721,7 +738,7 @@ s32 BPF_STRUCT_OPS_SLEEPABLE(onbeat_init)
 	USE_ARENA();
 	if (!use_timers)
 		return 0;
-	for (i = OB_ZERO; i <= REPLENISH_SLOT && can_loop; i++) {
+	for (i = OB_ZERO; i <= ALARM_SLOT && can_loop; i++) {
 		u32 key = i;
 		struct timer_slot *ts = bpf_map_lookup_elem(&timers, &key);
 

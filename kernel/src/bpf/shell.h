@@ -45,7 +45,7 @@ struct shell_assign {
 	s32 result; /* out: 0 done, 1 at the next switch (the thread runs now), or negative errno */
 };
 
-/* Arguments of the `release` program. */
+/* Arguments of the `release` program: -EBUSY until its threads have left; it takes no more. */
 struct shell_release {
 	s32 id;
 	s32 result;
