@@ -1,2 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The `analysis` room of Onbeat; see docs/architecture.md.
+//! The `analysis` room of Onbeat: what fits, where, and how much is left.
+//!
+//! Everything is computed with exact rationals: nine tasks of a ninth of a CPU fill that CPU and do not overflow it.
+
+pub mod admission;
+mod flow;

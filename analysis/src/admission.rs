@@ -1,0 +1,342 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Admission: may this reservation be granted beside those that are, and if not, what could be?
+//!
+//! The test is the utilization test, exact. A CPU offers 1 less the best-effort share and less what other scheduling
+//! classes hold on it. In each *domain* (the CPUs that share one queue) the reservations' loads must be divisible among
+//! the CPUs they may use, and no load may exceed what one such CPU offers, since a reservation runs on one CPU at a time.
+//! A load is Q / min(D, P): utilization, or density where the deadline is shorter than the period. Partitioned EDF then
+//! meets all deadlines of implicit-deadline reservations (Liu and Layland 1973); global and clustered EDF serve Q every P with
+//! bounded tardiness (Devi and Anderson 2005). Under rate-monotonic order the test says what fits, not what is in time.
+
+use std::collections::BTreeMap;
+
+use num_bigint::BigInt;
+use num_rational::BigRational;
+use num_traits::{One, Signed, ToPrimitive, Zero};
+
+use onbeat_model::protocol::{Holder, Nearest, Refusal};
+use onbeat_model::units::{Fraction, HOUR, format_duration};
+
+use crate::flow::Flow;
+
+/// How many holders a refusal names; the rest are summed up.
+const HOLDERS_SHOWN: usize = 20;
+
+/// How far a queue reaches.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Domains {
+    /// One queue for all CPUs.
+    Global,
+    /// One queue for each of that many equal, contiguous groups of CPUs.
+    Clustered(u32),
+    /// One queue for each CPU.
+    Partitioned,
+}
+
+/// Which domain gets a reservation that fits in several.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Fit {
+    /// The first in the order of the CPUs.
+    #[default]
+    First,
+    /// The one with most left (Kato's EDF-WMR), so that loads stay even.
+    Worst,
+}
+
+/// One CPU and who holds how much of it beside reservations.
+#[derive(Debug, Clone)]
+struct Cpu {
+    id: u32,
+    held: Vec<(String, Fraction)>,
+}
+
+/// CPUs, their domains, and how reservations are placed.
+#[derive(Debug, Clone)]
+pub struct Machine {
+    cpus: Vec<Cpu>,
+    domains: Domains,
+    fit: Fit,
+}
+
+impl Machine {
+    /// CPUs on line by number, each of which keeps `share` (0 to 1) for best-effort work.
+    pub fn new(cpus: &[u32], share: Fraction, domains: Domains, fit: Fit) -> Self {
+        let held = match share.is_zero() {
+            true => vec![],
+            false => vec![("best-effort share".to_string(), share)],
+        };
+        let cpus = cpus.iter().map(|id| Cpu { id: *id, held: held.clone() }).collect();
+        Self { cpus, domains, fit }
+    }
+
+    /// Notes that somebody else, such as SCHED_DEADLINE or SCHED_FIFO tasks, holds part of a CPU.
+    /// A CPU that is not on line is ignored.
+    pub fn hold(&mut self, cpu: u32, name: &str, utilization: Fraction) {
+        if let Some(cpu) = self.cpus.iter_mut().find(|c| c.id == cpu) {
+            cpu.held.push((name.to_string(), utilization));
+        }
+    }
+
+    /// CPU indices of each domain.
+    fn domains(&self) -> Vec<Vec<usize>> {
+        let n = self.cpus.len();
+        let size = match self.domains {
+            Domains::Global => n,
+            Domains::Clustered(k) => n.div_ceil(k.max(1) as usize),
+            Domains::Partitioned => 1,
+        };
+        (0..n).collect::<Vec<_>>().chunks(size.max(1)).map(<[usize]>::to_vec).collect()
+    }
+
+    fn flows(&self) -> Vec<Flow> {
+        let offers: Vec<_> = (0..self.cpus.len()).map(|c| self.offer(c)).collect();
+        self.domains().iter().map(|_| Flow::new(offers.clone())).collect()
+    }
+
+    /// What a CPU offers to reservations, 0 or more.
+    fn offer(&self, cpu: usize) -> BigRational {
+        let held: BigRational = self.cpus[cpu].held.iter().map(|(_, u)| big(*u)).sum();
+        (BigRational::one() - held).max(BigRational::zero())
+    }
+}
+
+/// What a reservation asks for; times in ns, budget and period at least 1.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Demand {
+    /// For refusals that name it as a holder.
+    pub name: String,
+    /// CPU time per period.
+    pub budget: u64,
+    /// Period.
+    pub period: u64,
+    /// Relative deadline.
+    pub deadline: u64,
+    /// CPUs it may use; `None` = all.
+    pub cpus: Option<Vec<u32>>,
+}
+
+impl Demand {
+    /// Q / min(D, P).
+    fn load(&self) -> BigRational {
+        let over = self.period.min(self.deadline).max(1);
+        BigRational::new(self.budget.into(), over.into())
+    }
+}
+
+/// Where a reservation was placed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Placement {
+    /// Index of the domain, in the order of the CPUs.
+    pub domain: usize,
+    /// CPUs on which it will be served.
+    pub cpus: Vec<u32>,
+}
+
+/// The book of reservations.
+#[derive(Debug, Clone)]
+pub struct Admission {
+    machine: Machine,
+    granted: BTreeMap<u32, (Demand, Placement)>,
+    /// Who takes how much of which CPU, by domain.
+    flows: Vec<Flow>,
+}
+
+/// Key of a demand that is only tested; reservations use their 32-bit id.
+const TRIAL: u64 = u64::MAX;
+
+impl Admission {
+    /// An empty book.
+    pub fn new(machine: Machine) -> Self {
+        let flows = machine.flows();
+        Self { machine, granted: BTreeMap::new(), flows }
+    }
+
+    /// Books the demand under `id` if it fits. An `id` in use is replaced only if the new demand fits without the old.
+    ///
+    /// # Errors
+    /// What is missing, who holds it, and what would fit; nothing is changed then.
+    pub fn admit(&mut self, id: u32, demand: Demand) -> Result<Placement, Box<Refusal>> {
+        let old = self.granted.get(&id).cloned();
+        self.release(id);
+        let placed = self.test(&demand);
+        let booked = match &placed {
+            Ok(placement) => Some((demand, placement.clone())),
+            Err(_) => old,
+        };
+        if let Some((demand, placement)) = booked {
+            let cpus = self.allowed(&self.machine.domains()[placement.domain], &demand);
+            let flow = &mut self.flows[placement.domain];
+            let served = flow.serve(id.into(), &cpus, Some(&demand.load()));
+            debug_assert_eq!(served, demand.load(), "what was tested fits");
+            self.granted.insert(id, (demand, placement));
+        }
+        placed
+    }
+
+    /// Gives a reservation back; whether there was one.
+    pub fn release(&mut self, id: u32) -> bool {
+        match self.granted.remove(&id) {
+            Some((_, placement)) => self.flows[placement.domain].remove(id.into()),
+            None => false,
+        }
+    }
+
+    /// The demand and placement of a reservation.
+    pub fn get(&self, id: u32) -> Option<&(Demand, Placement)> {
+        self.granted.get(&id)
+    }
+
+    /// Sum of the reserved loads, in CPUs, rounded up to a billionth if not exact in 64 bits.
+    pub fn reserved(&self) -> Fraction {
+        let sum: BigRational = self.granted.values().map(|(d, _)| d.load()).sum();
+        small(&sum, true)
+    }
+
+    /// What reservations could still take over all CPUs, rounded down to a billionth if not exact in 64 bits.
+    pub fn free(&self) -> Fraction {
+        let offers: BigRational = (0..self.machine.cpus.len()).map(|c| self.machine.offer(c)).sum();
+        let sum: BigRational = self.granted.values().map(|(d, _)| d.load()).sum();
+        small(&(offers - sum).max(BigRational::zero()), false)
+    }
+
+    /// Goes over to another machine, after CPUs came or went or others took time: books everything again in the order
+    /// of ids. Returns the ids that no longer fit, with their refusals; they are no longer booked.
+    pub fn rebook(&mut self, machine: Machine) -> Vec<(u32, Box<Refusal>)> {
+        self.flows = machine.flows();
+        self.machine = machine;
+        let mut out = Vec::new();
+        for (id, (demand, _)) in std::mem::take(&mut self.granted) {
+            if let Err(refusal) = self.admit(id, demand) {
+                out.push((id, refusal));
+            }
+        }
+        out
+    }
+
+    /// Whether and where the demand would fit, without booking it.
+    ///
+    /// # Errors
+    /// As [`Admission::admit`].
+    pub fn test(&self, demand: &Demand) -> Result<Placement, Box<Refusal>> {
+        let load = demand.load();
+        let free: Vec<(usize, BigRational)> = self
+            .machine
+            .domains()
+            .iter()
+            .enumerate()
+            .map(|(domain, cpus)| (domain, self.free_in(domain, cpus, demand)))
+            .collect();
+        let mut fits: Vec<&(usize, BigRational)> = free.iter().filter(|f| load <= f.1).collect();
+        if self.machine.fit == Fit::Worst {
+            fits.sort_by(|a, b| b.1.cmp(&a.1)); // stable: the first among equals
+        }
+        match fits.first() {
+            Some((domain, _)) => {
+                let cpus = self.allowed(&self.machine.domains()[*domain], demand);
+                let cpus = cpus.into_iter().map(|c| self.machine.cpus[c].id).collect();
+                Ok(Placement { domain: *domain, cpus })
+            }
+            None => {
+                let most = free.into_iter().map(|f| f.1).max().unwrap_or_default();
+                Err(Box::new(self.refusal(demand, &load, &most)))
+            }
+        }
+    }
+
+    /// Indices of those of `cpus` the demand may use.
+    fn allowed(&self, cpus: &[usize], demand: &Demand) -> Vec<usize> {
+        let may = |id| demand.cpus.as_ref().is_none_or(|list| list.contains(&id));
+        cpus.iter().copied().filter(|c| may(self.machine.cpus[*c].id)).collect()
+    }
+
+    /// The greatest load with this demand's affinity that this domain can take.
+    fn free_in(&self, domain: usize, cpus: &[usize], demand: &Demand) -> BigRational {
+        let allowed = self.allowed(cpus, demand);
+        let one_cpu = allowed.iter().map(|c| self.machine.offer(*c)).max().unwrap_or_default();
+        self.flows[domain].clone().serve(TRIAL, &allowed, None).min(one_cpu)
+    }
+
+    fn refusal(&self, demand: &Demand, load: &BigRational, free: &BigRational) -> Refusal {
+        let all: Vec<usize> = (0..self.machine.cpus.len()).collect();
+        let allowed = self.allowed(&all, demand);
+        let one_cpu = allowed.iter().map(|c| self.machine.offer(*c)).max().unwrap_or_default();
+        let over = demand.period.min(demand.deadline);
+        let reason = if allowed.is_empty() {
+            "none of the CPUs it may use is on line".to_string()
+        } else if load > &one_cpu {
+            "it asks for more of a CPU than any CPU it may use offers to reservations".into()
+        } else if self.machine.domains == Domains::Global {
+            "the CPUs it may use have not enough left together".into()
+        } else {
+            let group =
+                if self.machine.domains == Domains::Partitioned { "CPU" } else { "cluster" };
+            format!("no {group} it may use has enough left")
+        };
+        // Greatest whole budget with budget / min(D, P) <= free.
+        let budget = (free * BigRational::from(BigInt::from(over))).floor().to_integer();
+        let budget = budget.to_u64().filter(|b| (1..=demand.budget).contains(b));
+        // Shortest whole period with the same budget; it helps only where the deadline moves with the period.
+        let period = if free.is_positive() && demand.deadline == demand.period {
+            let exact = BigRational::from(BigInt::from(demand.budget)) / free;
+            exact.ceil().to_integer().to_u64().filter(|p| *p <= HOUR)
+        } else {
+            None
+        };
+        Refusal {
+            reason: format!(
+                "{reason} ({} every {})",
+                format_duration(demand.budget),
+                format_duration(over)
+            ),
+            budget_ns: demand.budget,
+            period_ns: demand.period,
+            asked: small(load, true),
+            free: small(free, false),
+            holders: self.holders(&allowed),
+            nearest: Nearest { budget_ns: budget, period_ns: period },
+        }
+    }
+
+    /// Who holds something on any of these CPUs, greatest first.
+    fn holders(&self, cpus: &[usize]) -> Vec<Holder> {
+        let mut held: BTreeMap<&str, BigRational> = BTreeMap::new();
+        for cpu in cpus {
+            for (name, u) in &self.machine.cpus[*cpu].held {
+                *held.entry(name).or_default() += big(*u);
+            }
+        }
+        let mut list: Vec<(String, BigRational)> =
+            held.into_iter().map(|(name, u)| (name.to_string(), u)).collect();
+        let ids: Vec<u32> = cpus.iter().map(|c| self.machine.cpus[*c].id).collect();
+        for (id, (demand, placement)) in &self.granted {
+            if placement.cpus.iter().any(|c| ids.contains(c)) {
+                list.push((format!("{} (reservation {id})", demand.name), demand.load()));
+            }
+        }
+        list.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
+        if list.len() > HOLDERS_SHOWN + 1 {
+            let rest = list.split_off(HOLDERS_SHOWN);
+            let sum = rest.iter().map(|r| r.1.clone()).sum();
+            list.push((format!("{} others together", rest.len()), sum));
+        }
+        list.into_iter().map(|(name, u)| Holder { name, utilization: small(&u, true) }).collect()
+    }
+}
+
+fn big(u: Fraction) -> BigRational {
+    BigRational::new((*u.numer()).into(), (*u.denom()).into())
+}
+
+/// The same value in 64 bits, or the nearest billionth above or below.
+fn small(x: &BigRational, up: bool) -> Fraction {
+    if let (Some(n), Some(d)) = (x.numer().to_u64(), x.denom().to_u64()) {
+        return Fraction::new(n, d);
+    }
+    let scale = 1_000_000_000u64;
+    let scaled = x * BigRational::from(BigInt::from(scale));
+    let whole = if up { scaled.ceil() } else { scaled.floor() };
+    Fraction::new(whole.to_integer().to_u64().unwrap_or(u64::MAX), scale)
+}
+
+#[cfg(test)]
+mod tests;
