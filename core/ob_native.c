@@ -49,9 +49,9 @@ EXPORT void onbeat_tick(ob_p ob, u32 cpu, u64 now)
 {
 	ob_tick(ob, cpu, now);
 }
-EXPORT void onbeat_replenish(ob_p ob, u64 now)
+EXPORT void onbeat_alarm(ob_p ob, u64 now)
 {
-	ob_replenish(ob, now);
+	ob_alarm(ob, now);
 }
 EXPORT void onbeat_online(ob_p ob, u32 cpu, u32 on, u64 now)
 {

@@ -16,12 +16,13 @@ OB_INLINE int ob_init(ob_p ob, u32 nr_cpus, u32 nr_domains, u32 share_permille, 
 		return -1;
 	ob->nr_cpus = nr_cpus;
 	ob->nr_domains = nr_domains;
-	ob->replenish_at = OB_NEVER;
+	ob->alarm_at = OB_NEVER;
 	ob->share_permille = share_permille;
 	ob->share_quantum = share_permille ? quantum : 0;
 	ob->slice = 4000000;
 	ob->best_effort.random = 0x9E3779B9u;
 	ob->throttled.random = 0x7F4A7C15u;
+	ob->laxity.random = 0xC2B2AE35u;
 	for (i = 0; i < nr_domains; i++)
 		ob->domain[i].active.random = 0x85EBCA6Bu + i;
 	for (i = 0; i < nr_cpus; i++) {

@@ -17,6 +17,8 @@ pub enum Order {
     PartitionedEdf,
     /// Earliest server deadline first, one queue for each cluster of CPUs.
     ClusteredEdf,
+    /// As global EDF, but a reservation without laxity goes first (EDZL).
+    GlobalEdzl,
     /// Shortest period first (rate monotonic), one queue for all CPUs.
     RateMonotonic,
 }
@@ -53,7 +55,7 @@ const fn core(name: &'static str, order: Order, server: Server, about: &'static 
 
 /// The policies of the core; order × server.
 #[rustfmt::skip]
-pub const CORE: [CorePolicy; 16] = [
+pub const CORE: [CorePolicy; 20] = [
     core("g-edf", Order::GlobalEdf, Server::None, "earliest deadline first on all CPUs, jobs not limited"),
     core("g-edf+cbs-hard", Order::GlobalEdf, Server::CbsHard, "global EDF; a reservation waits when its budget is used up"),
     core("g-edf+cbs", Order::GlobalEdf, Server::Cbs, "global EDF; an overrun continues at a later deadline"),
@@ -66,6 +68,10 @@ pub const CORE: [CorePolicy; 16] = [
     core("c-edf+cbs-hard", Order::ClusteredEdf, Server::CbsHard, "clustered EDF; a reservation waits when its budget is used up"),
     core("c-edf+cbs", Order::ClusteredEdf, Server::Cbs, "clustered EDF; an overrun continues at a later deadline"),
     core("c-edf+fcbs", Order::ClusteredEdf, Server::Fcbs, "clustered EDF with soft CBS; unused budget goes to overruns in that cluster"),
+    core("g-edzl", Order::GlobalEdzl, Server::None, "global EDF; what can wait no longer goes first; jobs not limited"),
+    core("g-edzl+cbs-hard", Order::GlobalEdzl, Server::CbsHard, "global EDZL; a reservation waits when its budget is used up"),
+    core("g-edzl+cbs", Order::GlobalEdzl, Server::Cbs, "global EDZL; an overrun continues at a later deadline"),
+    core("g-edzl+fcbs", Order::GlobalEdzl, Server::Fcbs, "global EDZL with soft CBS; unused budget goes to overruns"),
     core("rm", Order::RateMonotonic, Server::None, "shortest period first on all CPUs, jobs not limited"),
     core("rm+cbs-hard", Order::RateMonotonic, Server::CbsHard, "global rate monotonic; a reservation waits when its budget is used up"),
     core("rm+cbs", Order::RateMonotonic, Server::Cbs, "global rate monotonic; an overrun continues in a later period"),

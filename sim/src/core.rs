@@ -149,9 +149,9 @@ impl Core {
         unsafe { ffi::onbeat_tick(self.ob(), cpu, now) }
     }
 
-    /// Throttled servers are due.
-    pub fn replenish(&mut self, now: u64) {
-        unsafe { ffi::onbeat_replenish(self.ob(), now) }
+    /// The core's alarm is due.
+    pub fn alarm(&mut self, now: u64) {
+        unsafe { ffi::onbeat_alarm(self.ob(), now) }
     }
 
     /// `cpu` comes or goes.
@@ -173,9 +173,9 @@ impl Core {
         self.ob.cpu[cpu as usize].timer
     }
 
-    /// When `replenish` must be called, u64::MAX: never.
-    pub fn replenish_at(&self) -> u64 {
-        self.ob.replenish_at
+    /// When `alarm` must be called, u64::MAX: never.
+    pub fn alarm_at(&self) -> u64 {
+        self.ob.alarm_at
     }
 
     /// Reservation `i` as the core sees it.

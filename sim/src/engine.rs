@@ -135,7 +135,7 @@ impl Engine {
     }
 
     fn next_event(&self, horizon: u64) -> Option<u64> {
-        let mut next = self.core.replenish_at();
+        let mut next = self.core.alarm_at();
         if let Some(Reverse((t, _))) = self.releases.peek() {
             next = next.min(*t);
         }
@@ -170,8 +170,8 @@ impl Engine {
             }
             self.settle();
         }
-        if self.core.replenish_at() <= self.now {
-            self.core.replenish(self.now);
+        if self.core.alarm_at() <= self.now {
+            self.core.alarm(self.now);
             self.settle();
         }
     }

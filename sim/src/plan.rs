@@ -35,7 +35,7 @@ pub fn simulate(set: &TaskSet, policy: &CorePolicy) -> Result<Run, SimError> {
 /// The number of the core's queues under `order`.
 pub fn domains(order: Order, cpus: u32, clusters: u32) -> u32 {
     match order {
-        Order::GlobalEdf | Order::RateMonotonic => 1,
+        Order::GlobalEdf | Order::GlobalEdzl | Order::RateMonotonic => 1,
         Order::ClusteredEdf => clusters.clamp(1, cpus),
         Order::PartitionedEdf => cpus,
     }
@@ -101,6 +101,7 @@ pub fn simulate_with(set: &TaskSet, policy: &CorePolicy, detail: Detail) -> Resu
                     kind: kind(policy.server),
                     order: match policy.order {
                         Order::RateMonotonic => ffi::OB_ORDER_RM,
+                        Order::GlobalEdzl => ffi::OB_ORDER_EDZL,
                         _ => ffi::OB_ORDER_EDF,
                     },
                     marks: spec.marks,
