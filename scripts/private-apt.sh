@@ -3,10 +3,10 @@
 # Runs a command with an apt of our own: its package lists and downloads live in one folder, the
 # host's sources, lists and package choices stay as they are. Mirror and keyring are the host's.
 #
-#   private-apt.sh FOLDER SUITE COMMAND [ARGUMENT...]
+#   private-apt.sh FOLDER SUITE[,SUITE...] COMMAND [ARGUMENT...]
 #
-# The lists of SUITE are brought up to date first. COMMAND finds apt-get, apt-cache and so on
-# working on SUITE alone. Fails with a sentence on stderr.
+# The suites' lists are brought up to date first. COMMAND finds apt-get, apt-cache and so on
+# working on these suites alone. Fails with a sentence on stderr.
 set -eu
 
 fail() {
@@ -14,16 +14,17 @@ fail() {
     exit 1
 }
 
-[ $# -ge 3 ] || fail "usage: private-apt.sh FOLDER SUITE COMMAND [ARGUMENT...]"
+[ $# -ge 3 ] || fail "usage: private-apt.sh FOLDER SUITE[,SUITE...] COMMAND [ARGUMENT...]"
 mkdir -p "$1" || fail "cannot create $1"
 folder=$(cd "$1" && pwd)
-suite=$2
+suites=$2
 shift 2
 command -v apt-get >/dev/null || fail "apt-get is missing; this needs Debian"
 
 # The host's main archive: not its updates, not the security archive. Without downloaded lists
 # apt does not know a source's origin, so the suite's name decides.
 codename=$(. /etc/os-release && echo "${VERSION_CODENAME:-}")
+# shellcheck disable=SC2016 # apt replaces these, not the shell
 target=$(apt-get indextargets --format '$(REPO_URI) $(RELEASE) $(COMPONENT) $(SOURCESENTRY)' \
     'Created-By: Packages' 'Target-Of: deb' |
     awk -v codename="$codename" '
@@ -46,9 +47,11 @@ for known in "$keyring" /usr/share/keyrings/debian-archive-keyring.gpg \
 done
 [ -e "$keyring" ] || fail "no keyring of the Debian archive found; install debian-archive-keyring"
 
-state=$folder/$suite
+state=$folder/$suites
 mkdir -p "$state/lists/partial" "$state/cache/archives/partial"
-echo "deb [arch=amd64 signed-by=$keyring] $mirror $suite main" >"$state/sources.list"
+for suite in $(echo "$suites" | tr , ' '); do
+    echo "deb [arch=amd64 signed-by=$keyring] $mirror $suite main"
+done >"$state/sources.list"
 cat >"$state/apt.conf" <<END
 Dir::Etc::sourcelist "$state/sources.list";
 Dir::Etc::sourceparts "/dev/null";
@@ -71,6 +74,6 @@ export APT_CONFIG
 # apt-get update keeps quiet about unreachable servers unless told otherwise.
 if ! apt-get -qq -o APT::Update::Error-Mode=any update >"$state/update.log" 2>&1; then
     sed 's/^/private-apt: /' "$state/update.log" >&2
-    fail "cannot read the package lists of '$suite' from $mirror (no network?)"
+    fail "cannot read the package lists of $suites from $mirror (no network?)"
 fi
 exec "$@"
