@@ -75,6 +75,29 @@ impl Burner {
     }
 }
 
+/// Burns what a sequence of jobs asks for. A job that ends late, because the clock jumped over its
+/// end, is made up for by the next: the error of one job never adds to that of another.
+#[derive(Debug)]
+pub struct Jobs {
+    burner: Burner,
+    due: Option<u64>,
+}
+
+impl Jobs {
+    /// Calibrates, which takes some 2 ms of CPU time.
+    pub fn calibrate() -> Self {
+        Self { burner: Burner::calibrate(), due: None }
+    }
+
+    /// Burns `work` ns more than all jobs before, counted from `begin` (CPU time, ns) of the first
+    /// job; returns the CPU time at the end.
+    pub fn burn(&mut self, begin: u64, work: u64) -> u64 {
+        let due = self.due.unwrap_or(begin) + work;
+        self.due = Some(due);
+        self.burner.until(due)
+    }
+}
+
 /// A loop the compiler must keep. No PAUSE: it would give up a virtual CPU's turn.
 pub fn spin(iterations: u64) {
     for i in 0..iterations {
@@ -94,6 +117,17 @@ mod tests {
             let end = burner.until(target);
             assert!(end + burner.read_cost >= target, "{work}: {end} < {target}");
         }
+    }
+
+    #[test]
+    fn what_a_job_used_too_much_the_next_one_uses_less() {
+        let mut jobs = Jobs::calibrate();
+        let begin = sys::thread_cpu();
+        jobs.burn(begin, 100_000);
+        jobs.burner.until(sys::thread_cpu() + 500_000); // as if the clock had jumped
+        let late = sys::thread_cpu();
+        assert!(jobs.burn(late, 300_000) < late + 250_000);
+        assert!(jobs.burn(late, 1_000_000) + jobs.burner.read_cost >= begin + 1_400_000);
     }
 
     #[test]

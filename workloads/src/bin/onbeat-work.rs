@@ -5,7 +5,7 @@ use anyhow::{Context, Result, bail};
 use clap::Parser;
 use onbeat_model::units::parse_duration;
 use onbeat_workloads::board::Plan;
-use onbeat_workloads::burn::Burner;
+use onbeat_workloads::burn::Jobs;
 use onbeat_workloads::exit_code;
 use onbeat_workloads::pace::Seat;
 use std::os::fd::RawFd;
@@ -71,8 +71,8 @@ fn run(args: Args) -> Result<()> {
             println!("counted to {count}");
         }
     } else {
-        let mut burner = Burner::calibrate();
-        seat.run_jobs(alone, |job, used| Ok(burner.until(used + job.work.load(Relaxed))))?;
+        let mut jobs = Jobs::calibrate();
+        seat.run_jobs(alone, |job, begin| Ok(jobs.burn(begin, job.work.load(Relaxed))))?;
         if alone {
             println!("{}", seat.summary());
         }
