@@ -1,2 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The `report` room of Onbeat; see docs/architecture.md.
+//! The `report` room of Onbeat: what people see of runs.
+//!
+//! - [`Outcome`]: the figures of one run, which tables and pages are made from; [`result_json`]: the same for programs.
+//! - [`table`]: a table for the terminal.
+//! - [`html`]: a page that opens from disk, with curves, bars, tables and the claims of papers beside ours.
+//! - [`perfetto`]: a trace for the Perfetto UI.
+
+pub mod html;
+mod outcome;
+pub mod perfetto;
+mod plot;
+pub mod table;
+
+pub use outcome::{Outcome, result_json};

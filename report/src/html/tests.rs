@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: GPL-2.0-only
+use super::*;
+use crate::outcome::tests::{outcome, sample};
+
+fn page(outcomes: Vec<Outcome>) -> Page {
+    let claim = Claim {
+        id: "kato-11".into(),
+        figure: "paper 000, figure 11".into(),
+        claim: "over 20 frames".into(),
+        ours: "23 frames".into(),
+        verdict: Verdict::Holds,
+    };
+    let experiment = Experiment {
+        id: "kato-11".into(),
+        title: "Six movies".into(),
+        about: String::new(),
+        outcomes,
+        claims: vec![claim],
+    };
+    Page { title: "Results".into(), experiments: vec![experiment], ..Page::default() }
+}
+
+#[test]
+fn the_page_needs_nothing_from_elsewhere() {
+    let html = render(&page(vec![outcome("g-edf+fcbs"), outcome("eevdf")])).unwrap();
+    // Names of XML vocabularies are addresses too, but nothing is loaded from them.
+    let html = html.replace("http://www.w3.org/", "");
+    for outside in ["http://", "https://", "<script", "<link", "@import", "url(", " src="] {
+        assert!(!html.contains(outside), "{outside}");
+    }
+}
+
+#[test]
+fn every_policy_claim_and_platform_value_is_on_the_page() {
+    let html = render(&page(vec![outcome("g-edf+fcbs"), outcome("eevdf")])).unwrap();
+    for text in
+        ["g-edf+fcbs", "eevdf", "over 20 frames", "23 frames", "✓ holds", "7.2.12", "movie-1"]
+    {
+        assert!(html.contains(text), "{text}");
+    }
+    assert_eq!(html.matches("<svg").count(), 3);
+    assert_eq!(html.matches("<svg").count(), html.matches("</svg>").count());
+}
+
+#[test]
+fn both_worlds_have_their_own_pictures() {
+    let sim = Outcome::of(&sample("g-edf", World::Sim, 4));
+    let html = render(&page(vec![outcome("g-edf"), sim])).unwrap();
+    assert_eq!(html.matches("<svg").count(), 6);
+    assert!(html.contains("In the simulator") && html.contains("On the real kernel"));
+}
+
+#[test]
+fn short_runs_and_empty_pages_have_no_curves_but_are_pages() {
+    let short = Outcome::of(&sample("g-edf", World::Sim, 1));
+    let html = render(&page(vec![short])).unwrap();
+    assert_eq!(html.matches("<svg").count(), 2);
+    assert!(render(&Page::default()).unwrap().contains("</html>"));
+    let nothing = Outcome::of(&onbeat_model::run::Run {
+        events: vec![],
+        tasks: vec![],
+        horizon_ns: 0,
+        ..sample("g-edf", World::Sim, 1)
+    });
+    assert!(!render(&page(vec![nothing])).unwrap().contains("NaN"));
+}
+
+#[test]
+fn names_cannot_break_the_page() {
+    let mut o = outcome("<script>alert(1)</script>&");
+    o.tasks[0].name = "<b>".into();
+    let mut p = page(vec![o]);
+    p.experiments[0].id = "\"><script>".into();
+    p.title = "</title><script>".into();
+    let html = render(&p).unwrap();
+    assert!(!html.contains("<script"), "{html}");
+    assert!(!html.contains("<b>&"), "{html}");
+}

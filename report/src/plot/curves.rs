@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Frames per second over time, one small panel a policy: the worst task (paper 000, figures 9 to 11), the mean over the
+//! tasks and its deviation (figure 12).
+
+use plotters::prelude::*;
+use plotters::style::text_anchor::HPos;
+
+use super::{FAINT, INK, PlotError, WORST, colour, draw, font, label};
+use crate::Outcome;
+
+const PANEL: (u32, u32) = (280, 170);
+const COLUMNS: usize = 4;
+
+/// Whether any outcome lasted long enough to have a curve.
+pub(crate) fn has_curves(outcomes: &[&Outcome]) -> bool {
+    outcomes.iter().any(|o| o.metrics.fps_per_second.len() > 1)
+}
+
+/// The panels. `rate` is the frame rate that was asked for.
+pub(crate) fn curves(outcomes: &[&Outcome], rate: Option<f64>) -> Result<String, PlotError> {
+    let columns = COLUMNS.min(outcomes.len()).max(1);
+    let rows = outcomes.len().div_ceil(columns).max(1);
+    let size = (PANEL.0 * columns as u32, PANEL.1 * rows as u32);
+    let seconds = || outcomes.iter().flat_map(|o| &o.metrics.fps_per_second);
+    let highest = seconds().map(|s| s.mean + s.sd).fold(rate.unwrap_or(1.0), f64::max);
+    let top = (highest * 1.15).max(highest + 1.0);
+    let last = seconds().map(|s| s.second).max().unwrap_or(0);
+    draw(size, "frames per second over time, by policy", |root| {
+        for (panel, o) in root.split_evenly((rows, columns)).iter().zip(outcomes) {
+            let (width, _) = panel.dim_in_pixel();
+            let curve = &o.metrics.fps_per_second;
+            let worst = curve.iter().map(|s| s.worst).min();
+            panel.draw(&Text::new(label(o), (34, 12), font(14, INK, HPos::Left)))?;
+            if let Some(worst) = worst {
+                let text = format!("worst second {worst}");
+                let at = (width as i32 - 8, 12);
+                panel.draw(&Text::new(text, at, font(13, WORST, HPos::Right)))?;
+            }
+            let mut chart = ChartBuilder::on(panel)
+                .margin_right(8)
+                .margin_top(24)
+                .x_label_area_size(24)
+                .y_label_area_size(34)
+                .build_cartesian_2d(0f64..f64::from(last.max(1)), 0f64..top)?;
+            chart
+                .configure_mesh()
+                .disable_x_mesh()
+                .bold_line_style(FAINT)
+                .light_line_style(TRANSPARENT)
+                .axis_style(FAINT)
+                .x_labels(5)
+                .y_labels(4)
+                .x_label_formatter(&|x| format!("{x:.0} s"))
+                .y_label_formatter(&|y| format!("{y:.0}"))
+                .label_style(("sans-serif", 12, &INK))
+                .draw()?;
+            let at = |s: &onbeat_model::metrics::SecondFps| f64::from(s.second);
+            let high = curve.iter().map(|s| (at(s), s.mean + s.sd));
+            let low = curve.iter().rev().map(|s| (at(s), (s.mean - s.sd).max(0.0)));
+            let band: Vec<(f64, f64)> = high.chain(low).collect();
+            if band.len() > 2 {
+                let shade = colour(&o.policy).mix(0.22);
+                chart.draw_series([Polygon::new(band, shade.filled())])?;
+            }
+            let mean = curve.iter().map(|s| (at(s), s.mean));
+            chart.draw_series(LineSeries::new(mean, colour(&o.policy).stroke_width(2)))?;
+            let worst = curve.iter().map(|s| (at(s), f64::from(s.worst)));
+            chart.draw_series(LineSeries::new(worst, WORST.stroke_width(2)))?;
+            if let Some(rate) = rate {
+                let line = [(0.0, rate), (f64::from(last.max(1)), rate)];
+                chart.draw_series(DashedLineSeries::new(line, 3, 4, INK.stroke_width(1)))?;
+            }
+        }
+        Ok(())
+    })
+}
