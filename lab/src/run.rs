@@ -205,15 +205,18 @@ struct Consoles {
     kernel: Vec<u8>,
     command: Vec<u8>,
     kernel_offset: u64,
+    kernel_told: usize,
     command_offset: u64,
 }
 
 impl Consoles {
     fn follow(&mut self, media: &Media, progress: &mut dyn FnMut(Progress)) -> Result<()> {
-        let kernel = media.kernel_console.read_from(&mut self.kernel_offset)?;
-        if !kernel.is_empty() {
-            progress(Progress::Kernel(&kernel));
-            self.kernel.extend(kernel);
+        self.kernel.extend(media.kernel_console.read_from(&mut self.kernel_offset)?);
+        // Whole lines, and not the farewell that ends every run.
+        while let Some(length) = self.kernel[self.kernel_told..].iter().position(|b| *b == b'\n') {
+            let line = &self.kernel[self.kernel_told..=self.kernel_told + length];
+            self.kernel_told += line.len();
+            progress(Progress::Kernel(line));
         }
         let command = media.console.read_from(&mut self.command_offset)?;
         if !command.is_empty() {

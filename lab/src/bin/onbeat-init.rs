@@ -166,6 +166,8 @@ fn run_command(spec: &GuestSpec) -> Result<Ended> {
     // SAFETY: only system calls allowed between fork and exec.
     unsafe {
         command.pre_exec(move || {
+            // A blocked SIGCHLD would be inherited, and shells would wait for ever.
+            SigSet::empty().thread_set_mask()?;
             libc::setsid();
             if terminal && libc::ioctl(0, libc::TIOCSCTTY, 0) != 0 {
                 return Err(io::Error::last_os_error());

@@ -1,0 +1,200 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Runs real guests. They need QEMU and a fetched kernel (`make setup`) and fail without.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use onbeat_lab::{Exit, Flavour, LabOutcome, LabSpec, Mode, Progress, run};
+
+/// Cargo has built init for us; it says where.
+fn use_our_init() {
+    static ONCE: std::sync::Once = std::sync::Once::new();
+    // SAFETY: every test comes here before it starts a thread or reads the environment.
+    ONCE.call_once(|| unsafe {
+        std::env::set_var("ONBEAT_INIT", env!("CARGO_BIN_EXE_onbeat-init"))
+    });
+}
+
+fn shell(script: &str) -> LabSpec {
+    use_our_init();
+    let mut spec = LabSpec::new(["/bin/sh", "-c", script]);
+    spec.host_timeout = Duration::from_secs(600);
+    spec
+}
+
+fn quick(script: &str) -> LabSpec {
+    LabSpec { cpus: 1, mode: Mode::RealTime, ..shell(script) }
+}
+
+fn outcome(spec: &LabSpec) -> LabOutcome {
+    run(spec, &mut |_| ()).unwrap_or_else(|error| panic!("{error:#}"))
+}
+
+fn refusal(spec: &LabSpec) -> String {
+    format!("{:#}", run(spec, &mut |_| ()).expect_err("this run must fail"))
+}
+
+#[test]
+fn exit_status_output_and_files_of_the_command_arrive() {
+    let script = "echo to stdout; echo to stderr >&2; mkdir -p /out/deep/er; \
+                  head -c 3000000 /dev/zero >/out/deep/er/zeros; ln -s deep /out/link; \
+                  printf 'no newline' >/out/text; exit 37";
+    let outcome = outcome(&quick(script));
+    assert_eq!(outcome.exit, Exit::Code(37));
+    assert_eq!(outcome.console, "to stdout\nto stderr\n");
+    assert_eq!(fs::read_to_string(outcome.files.join("text")).unwrap(), "no newline");
+    assert_eq!(fs::read(outcome.files.join("deep/er/zeros")).unwrap(), vec![0; 3_000_000]);
+    assert_eq!(fs::read_link(outcome.files.join("link")).unwrap(), Path::new("deep"));
+    assert!(outcome.platform.kernel.contains("-cloud-"), "{:?}", outcome.platform);
+    let folder = outcome.files.clone();
+    drop(outcome);
+    assert!(!folder.exists(), "a temporary result folder must go with its outcome");
+}
+
+#[test]
+fn a_program_runs_with_its_libraries_files_and_environment() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("note"), "from the host").unwrap();
+    // The very program this test runs is dynamically linked; run it in the lab.
+    let program = std::env::current_exe().unwrap();
+    let name = program.file_name().unwrap().to_string_lossy().into_owned();
+    let mut spec = quick(&format!("cat /data/note; echo \" $COLOUR\"; {name} --list | tail -n 1"));
+    spec.programs.push(program);
+    spec.files.push((folder.path().into(), PathBuf::from("/data")));
+    spec.env.push(("COLOUR".into(), "blue".into()));
+    let outcome = outcome(&spec);
+    assert!(outcome.console.starts_with("from the host blue\n"), "{}", outcome.console);
+    assert!(outcome.console.contains(" tests, "), "{}", outcome.console);
+}
+
+#[test]
+fn a_signal_and_a_missing_program_are_told_apart() {
+    assert_eq!(outcome(&quick("kill -SEGV $$")).exit, Exit::Signal(11));
+    let mut spec = quick("");
+    spec.command = vec!["no-such-program".into()];
+    let outcome = outcome(&spec);
+    assert_eq!(outcome.exit, Exit::Code(127));
+    assert!(outcome.console.contains("no-such-program"), "{}", outcome.console);
+}
+
+#[test]
+fn guest_timeout_ends_the_command_but_keeps_its_files() {
+    let mut spec = shell("echo early >/out/file; sleep 100000");
+    spec.cpus = 1;
+    spec.guest_timeout = Some(Duration::from_secs(3));
+    let outcome = outcome(&spec);
+    assert_eq!(outcome.exit, Exit::TimedOut);
+    assert_eq!(fs::read_to_string(outcome.files.join("file")).unwrap(), "early\n");
+}
+
+#[test]
+fn host_timeout_kills_the_guest_and_shows_its_last_words() {
+    let mut spec = quick("echo these are my last words; sleep 100000");
+    spec.host_timeout = Duration::from_secs(45);
+    let text = refusal(&spec);
+    assert!(text.contains("within 45 s") && text.contains("these are my last words"), "{text}");
+}
+
+#[test]
+fn a_kernel_panic_is_reported_with_the_kernels_words() {
+    let text = refusal(&quick("echo c >/proc/sysrq-trigger; sleep 100"));
+    assert!(text.contains("died") && text.contains("sysrq triggered crash"), "{text}");
+}
+
+#[test]
+fn results_that_do_not_fit_are_refused_with_the_reason() {
+    let mut spec = quick("head -c 2000000 /dev/zero >/out/big");
+    spec.results_mib = 1;
+    let text = refusal(&spec);
+    assert!(text.contains("do not fit") && text.contains("big"), "{text}");
+}
+
+#[test]
+fn a_result_folder_that_cannot_be_written_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut spec = quick("echo x >/out/file");
+    fs::create_dir_all(folder.path().join("out/file")).unwrap();
+    spec.out_dir = Some(folder.path().join("out"));
+    let text = refusal(&spec);
+    assert!(text.contains("cannot write the result file") && text.contains("out/file"), "{text}");
+}
+
+#[test]
+fn cancelling_stops_the_guest() {
+    let mut spec = quick("echo started; sleep 100000");
+    let cancel = Arc::new(AtomicBool::new(false));
+    spec.cancel = Some(cancel.clone());
+    let error = run(&spec, &mut |progress| {
+        if matches!(progress, Progress::Output(_)) {
+            cancel.store(true, Ordering::Relaxed);
+        }
+    })
+    .expect_err("a cancelled run must fail");
+    assert!(format!("{error:#}").contains("stopped on request"));
+}
+
+#[test]
+fn modules_load_with_what_they_depend_on() {
+    let mut spec = quick("cut -d ' ' -f 1 /proc/modules; cat /proc/cmdline");
+    spec.extra_modules = vec!["nd_pmem".into()];
+    spec.kernel_args = vec!["onbeat.hello=1".into()];
+    let outcome = outcome(&spec);
+    for word in ["nd_pmem", "nd_btt", "libnvdimm", "onbeat.hello=1"] {
+        assert!(outcome.console.contains(word), "no {word} in: {}", outcome.console);
+    }
+}
+
+#[test]
+fn processes_left_behind_do_not_outlive_the_command() {
+    let script = "(trap '' TERM; echo >/tmp/ready; sleep 100000) & \
+                  while ! [ -e /tmp/ready ]; do sleep 0.01; done; exit 5";
+    assert_eq!(outcome(&quick(script)).exit, Exit::Code(5));
+}
+
+#[test]
+fn kernel_warnings_during_the_command_are_counted() {
+    let clean = outcome(&quick("true"));
+    assert_eq!(clean.kernel_warnings, Vec::<String>::new());
+    assert!(!clean.kernel_in_trouble());
+    let noisy = outcome(&quick("echo '<4>a warning from the test' >/dev/kmsg"));
+    assert_eq!(noisy.kernel_warnings.len(), 1);
+    assert!(noisy.kernel_warnings[0].contains("a warning from the test"));
+}
+
+#[test]
+fn the_rt_kernel_is_fully_preemptible() {
+    let mut spec = quick("uname -v; cat /sys/kernel/sched_ext/state");
+    spec.kernel = Flavour::Rt;
+    let outcome = outcome(&spec);
+    assert!(outcome.console.contains("PREEMPT_RT"), "{}", outcome.console);
+    assert!(outcome.console.ends_with("disabled\n"), "{}", outcome.console);
+}
+
+/// Four CPUs, eight busy processes, timers, pipes, random numbers.
+const BUSY: &str = "
+    for i in 1 2 3 4 5 6 7 8; do
+        (n=0; while [ $n -lt 3000 ]; do n=$((n+1)); done; echo worker $i done) &
+    done
+    for i in 1 2 3 4 5; do sleep 0.05; head -c 16 /dev/urandom | md5sum; done
+    wait
+    cat /proc/stat /proc/interrupts /proc/schedstat /proc/uptime /proc/meminfo >/out/state
+    cat /proc/sys/kernel/random/boot_id /proc/self/stat; date +%s.%N
+    ls -lR --full-time /etc /bin | md5sum";
+
+#[test]
+fn two_deterministic_runs_of_busy_cpus_are_the_same_byte_for_byte() {
+    let spec = shell(BUSY);
+    let first = outcome(&spec);
+    let second = outcome(&spec);
+    assert!(first.exit.success(), "{}", first.console);
+    assert_eq!(first.console, second.console);
+    assert_eq!(first.kernel_log, second.kernel_log);
+    assert_eq!(first.guest_ns, second.guest_ns);
+    let state = |outcome: &LabOutcome| fs::read_to_string(outcome.files.join("state")).unwrap();
+    assert_eq!(state(&first), state(&second));
+    let other = outcome(&LabSpec { mode: Mode::Deterministic { turn_us: 20, seed: 7 }, ..spec });
+    assert_ne!(first.console, other.console, "another seed must show");
+}
