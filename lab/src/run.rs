@@ -88,7 +88,8 @@ pub(crate) fn run_on(
     let mut window = media.window.file();
     window.rewind()?;
     let Some(report) = results::unpack(window, &out)? else {
-        bail!("the guest died before its command ended{}", consoles.tail());
+        let cause = consoles.panic().map_or(String::new(), |line| format!(": {line}"));
+        bail!("the guest died before its command ended{cause}{}", consoles.tail());
     };
     let status = report.status;
     let exit = match (status.timed_out, status.code, status.signal) {
@@ -224,6 +225,13 @@ impl Consoles {
             self.command.extend(command);
         }
         Ok(())
+    }
+
+    /// The line that says why the kernel gave up.
+    fn panic(&self) -> Option<String> {
+        let all = String::from_utf8_lossy(&self.kernel);
+        let start = all.find("Kernel panic")?;
+        all[start..].lines().next().map(|line| line.trim_end().to_owned())
     }
 
     /// The last lines of both consoles, for errors.
