@@ -9,7 +9,8 @@ use std::io::{self, Read, Write};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-use crate::event::{EVENT_BYTES, Event};
+use crate::event::{EVENT_BYTES, Event, EventKind};
+use crate::taskset::{TaskSet, Work};
 
 const MAGIC: [u8; 8] = *b"OBRUN\0\0\x01";
 const HEADER_LIMIT: u32 = 16 << 20;
@@ -138,6 +139,34 @@ impl Run {
         }
     }
 
+    /// Adds the releases that no task came to note: one that is late notes its next release when it gets there, but
+    /// the job was released all the same and may have missed its deadline by the horizon. `tasks` must begin with the
+    /// copies of `set` in its order, as in every run. Jobs of arbitrary programs are not known beforehand.
+    pub fn add_missing_releases(&mut self, set: &TaskSet) {
+        let mut noted: Vec<Vec<bool>> =
+            set.copies().map(|c| vec![false; c.jobs as usize]).collect();
+        for e in self.events.iter().filter(|e| e.kind() == Some(EventKind::Release)) {
+            let job = usize::try_from(e.a).ok();
+            let jobs = noted.get_mut(e.task as usize);
+            if let Some(job) = jobs.zip(job).and_then(|(jobs, j)| jobs.get_mut(j)) {
+                *job = true;
+            }
+        }
+        for (i, copy) in (0..self.tasks.len() as u32).zip(set.copies()) {
+            if matches!(copy.spec.work, Work::Program(_)) {
+                continue;
+            }
+            for job in 0..copy.jobs {
+                let time = copy.release(job);
+                if time <= self.horizon_ns && !noted[i as usize][job as usize] {
+                    let deadline = time + copy.spec.deadline;
+                    self.events.push(Event::new(time, EventKind::Release, job, deadline).of(i));
+                }
+            }
+        }
+        self.sort_events();
+    }
+
     /// Writes the run file.
     ///
     /// # Errors
@@ -248,7 +277,6 @@ fn cut(error: io::Error, truncated: RunFileError) -> RunFileError {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::event::EventKind;
     use proptest::prelude::*;
 
     fn sample(events: usize) -> Run {
@@ -286,6 +314,20 @@ mod tests {
             let run = sample(n);
             assert_eq!(Run::read_from(&mut &bytes(&run)[..]).unwrap(), run);
         }
+    }
+
+    #[test]
+    fn releases_that_a_late_task_never_noted_are_added_up_to_the_horizon() {
+        let file = "cpus = 1\nduration = \"50ns\"\n[[task]]\nname = \"a\"\nperiod = \"1us\"\nwork = { constant = \"1us\" }";
+        let mut set = TaskSet::from_bytes(file.as_bytes(), "x".as_ref()).unwrap();
+        set.tasks[0].period = 10; // below the file's limit, to keep the numbers small
+        set.tasks[0].deadline = 15;
+        let mut run = sample(0);
+        run.horizon_ns = 30;
+        let note = |job: u64| Event::new(job * 10, EventKind::Release, job, job * 10 + 15).of(0);
+        run.events = vec![note(0), note(2)];
+        run.add_missing_releases(&set);
+        assert_eq!(run.events, [note(0), note(1), note(2), note(3)]);
     }
 
     #[test]

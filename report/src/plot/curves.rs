@@ -8,7 +8,7 @@ use plotters::style::text_anchor::HPos;
 use super::{FAINT, INK, PlotError, WORST, colour, draw, font, label};
 use crate::Outcome;
 
-const PANEL: (u32, u32) = (280, 170);
+const PANEL: (u32, u32) = (280, 190);
 const COLUMNS: usize = 4;
 
 /// Whether any outcome lasted long enough to have a curve.
@@ -23,24 +23,25 @@ pub(crate) fn curves(outcomes: &[&Outcome], rate: Option<f64>) -> Result<String,
     let size = (PANEL.0 * columns as u32, PANEL.1 * rows as u32);
     let seconds = || outcomes.iter().flat_map(|o| &o.metrics.fps_per_second);
     let highest = seconds().map(|s| s.mean + s.sd).fold(rate.unwrap_or(1.0), f64::max);
-    let top = (highest * 1.15).max(highest + 1.0);
+    // A movie that catches up may show far more frames than asked for; that end matters least, so it is cut off.
+    let top = rate.map_or(highest, |r| highest.min(r * 1.4)) * 1.1;
     let last = seconds().map(|s| s.second).max().unwrap_or(0);
     draw(size, "frames per second over time, by policy", |root| {
         for (panel, o) in root.split_evenly((rows, columns)).iter().zip(outcomes) {
             let (width, _) = panel.dim_in_pixel();
             let curve = &o.metrics.fps_per_second;
             let worst = curve.iter().map(|s| s.worst).min();
-            panel.draw(&Text::new(label(o), (34, 12), font(14, INK, HPos::Left)))?;
+            panel.draw(&Text::new(label(o), (36, 14), font(18, INK, HPos::Left)))?;
             if let Some(worst) = worst {
                 let text = format!("worst second {worst}");
-                let at = (width as i32 - 8, 12);
-                panel.draw(&Text::new(text, at, font(13, WORST, HPos::Right)))?;
+                let at = (width as i32 - 8, 14);
+                panel.draw(&Text::new(text, at, font(16, WORST, HPos::Right)))?;
             }
             let mut chart = ChartBuilder::on(panel)
                 .margin_right(8)
-                .margin_top(24)
-                .x_label_area_size(24)
-                .y_label_area_size(34)
+                .margin_top(28)
+                .x_label_area_size(28)
+                .y_label_area_size(36)
                 .build_cartesian_2d(0f64..f64::from(last.max(1)), 0f64..top)?;
             chart
                 .configure_mesh()
@@ -52,19 +53,19 @@ pub(crate) fn curves(outcomes: &[&Outcome], rate: Option<f64>) -> Result<String,
                 .y_labels(4)
                 .x_label_formatter(&|x| format!("{x:.0} s"))
                 .y_label_formatter(&|y| format!("{y:.0}"))
-                .label_style(("sans-serif", 12, &INK))
+                .label_style(("sans-serif", 15, &INK))
                 .draw()?;
             let at = |s: &onbeat_model::metrics::SecondFps| f64::from(s.second);
-            let high = curve.iter().map(|s| (at(s), s.mean + s.sd));
+            let high = curve.iter().map(|s| (at(s), (s.mean + s.sd).min(top)));
             let low = curve.iter().rev().map(|s| (at(s), (s.mean - s.sd).max(0.0)));
             let band: Vec<(f64, f64)> = high.chain(low).collect();
             if band.len() > 2 {
                 let shade = colour(&o.policy).mix(0.22);
                 chart.draw_series([Polygon::new(band, shade.filled())])?;
             }
-            let mean = curve.iter().map(|s| (at(s), s.mean));
+            let mean = curve.iter().map(|s| (at(s), s.mean.min(top)));
             chart.draw_series(LineSeries::new(mean, colour(&o.policy).stroke_width(2)))?;
-            let worst = curve.iter().map(|s| (at(s), f64::from(s.worst)));
+            let worst = curve.iter().map(|s| (at(s), f64::from(s.worst).min(top)));
             chart.draw_series(LineSeries::new(worst, WORST.stroke_width(2)))?;
             if let Some(rate) = rate {
                 let line = [(0.0, rate), (f64::from(last.max(1)), rate)];

@@ -8,9 +8,9 @@ use super::{Area, FAINT, INK, PlotError, WORST, colour, draw, font, label};
 use crate::Outcome;
 
 const WIDTH: u32 = 1120;
-const NAMES: i32 = 150;
-const ROW: i32 = 26;
-const HEAD: i32 = 46;
+const NAMES: i32 = 170;
+const ROW: i32 = 28;
+const HEAD: i32 = 52;
 
 fn height(outcomes: &[&Outcome], foot: i32) -> u32 {
     (HEAD + ROW * outcomes.len() as i32 + foot) as u32
@@ -23,7 +23,7 @@ fn middle(row: usize) -> i32 {
 fn names(root: &Area<'_>, outcomes: &[&Outcome]) -> Result<(), PlotError> {
     for (i, o) in outcomes.iter().enumerate() {
         let at = (NAMES - 12, middle(i));
-        root.draw(&Text::new(label(o), at, font(14, INK, HPos::Right)))?;
+        root.draw(&Text::new(label(o), at, font(18, INK, HPos::Right)))?;
     }
     Ok(())
 }
@@ -42,18 +42,18 @@ pub(crate) fn frames(outcomes: &[&Outcome], rate: Option<f64>) -> Result<String,
             let value = top * f64::from(step) / 4.0;
             let line = vec![(x(value), HEAD), (x(value), bottom)];
             root.draw(&PathElement::new(line, FAINT))?;
-            let text = short(value);
-            root.draw(&Text::new(text, (x(value), bottom + 12), font(12, INK, HPos::Center)))?;
+            let text = format!("{value}");
+            root.draw(&Text::new(text, (x(value), bottom + 14), font(15, INK, HPos::Center)))?;
         }
         let key = "● mean ± standard deviation over tasks and seconds";
-        root.draw(&Text::new(key, (left, 16), font(13, INK, HPos::Left)))?;
+        root.draw(&Text::new(key, (left, 16), font(17, INK, HPos::Left)))?;
         let key = "◆ worst one-second window of any task";
-        root.draw(&Text::new(key, (left + 400, 16), font(13, WORST, HPos::Left)))?;
+        root.draw(&Text::new(key, (left + 440, 16), font(17, WORST, HPos::Left)))?;
         if let Some(rate) = rate {
             let line = vec![(x(rate), HEAD - 4), (x(rate), bottom)];
             root.draw(&PathElement::new(line, INK))?;
             let text = format!("{rate:.1} asked for");
-            root.draw(&Text::new(text, (x(rate), HEAD - 12), font(12, INK, HPos::Center)))?;
+            root.draw(&Text::new(text, (x(rate), HEAD - 12), font(15, INK, HPos::Center)))?;
         }
         names(root, outcomes)?;
         for (i, o) in outcomes.iter().enumerate() {
@@ -73,7 +73,7 @@ pub(crate) fn frames(outcomes: &[&Outcome], rate: Option<f64>) -> Result<String,
                 root.draw(&Polygon::new(diamond, WORST.filled()))?;
                 text = format!("{text}, worst {worst}");
             }
-            root.draw(&Text::new(text, (right + 14, y), font(13, INK, HPos::Left)))?;
+            root.draw(&Text::new(text, (right + 14, y), font(17, INK, HPos::Left)))?;
         }
         Ok(())
     })
@@ -102,9 +102,9 @@ fn bars(
     value: impl Fn(&Outcome) -> f64,
     digits: usize,
 ) -> Result<(), PlotError> {
-    root.draw(&Text::new(title.to_string(), (left, 16), font(13, INK, HPos::Left)))?;
+    root.draw(&Text::new(title.to_string(), (left, 16), font(17, INK, HPos::Left)))?;
     let top = outcomes.iter().map(|o| value(o)).fold(0.0, f64::max).max(1e-9);
-    let room = right - left - 56; // for the value behind the bar
+    let room = right - left - 64; // for the value behind the bar
     axis(root, outcomes, left)?;
     for (i, o) in outcomes.iter().enumerate() {
         let (v, y) = (value(o), middle(i));
@@ -113,18 +113,16 @@ fn bars(
             Rectangle::new([(left, y - 8), (end.max(left + 1), y + 8)], colour(&o.policy).filled());
         root.draw(&bar)?;
         let text = format!("{v:.digits$}");
-        root.draw(&Text::new(text, (end + 6, y), font(13, INK, HPos::Left)))?;
+        root.draw(&Text::new(text, (end + 6, y), font(17, INK, HPos::Left)))?;
     }
     Ok(())
 }
 
 fn axis(root: &Area<'_>, outcomes: &[&Outcome], left: i32) -> Result<(), PlotError> {
     let line = vec![(left, HEAD), (left, HEAD + ROW * outcomes.len() as i32)];
-    root.draw(&PathElement::new(line, OTHER_AXIS))?;
+    root.draw(&PathElement::new(line, super::OTHERS))?;
     Ok(())
 }
-
-const OTHER_AXIS: RGBColor = super::OTHERS;
 
 /// The 99th percentile and the maximum on a logarithmic scale: schedulers differ by orders of magnitude.
 fn tardiness(
@@ -133,11 +131,11 @@ fn tardiness(
     (left, right): (i32, i32),
 ) -> Result<(), PlotError> {
     let title = "tardiness, ms:  ○ 99 %  ● maximum";
-    root.draw(&Text::new(title, (left, 16), font(13, INK, HPos::Left)))?;
+    root.draw(&Text::new(title, (left, 16), font(17, INK, HPos::Left)))?;
     let highest = outcomes.iter().map(|o| o.metrics.tardiness_max_ms).fold(0.0, f64::max);
     // From a hundredth of a millisecond, drawn as zero, to the decade above the highest.
     let (low, high) = (-2.0, highest.max(0.1).log10().ceil().max(0.0));
-    let room = f64::from(right - left - 66);
+    let room = f64::from(right - left - 74);
     let x = |v: f64| {
         let log = if v > 0.01 { v.log10() } else { low };
         left + (room * (log - low) / (high - low)) as i32
@@ -152,7 +150,7 @@ fn tardiness(
             d if d < 0 => format!("{:.1$}", 10f64.powi(d), d.unsigned_abs() as usize),
             d => format!("{:.0}", 10f64.powi(d)),
         };
-        root.draw(&Text::new(text, (at, bottom + 12), font(12, INK, HPos::Center)))?;
+        root.draw(&Text::new(text, (at, bottom + 14), font(15, INK, HPos::Center)))?;
     }
     for (i, o) in outcomes.iter().enumerate() {
         let (m, y, paint) = (&o.metrics, middle(i), colour(&o.policy));
@@ -162,15 +160,15 @@ fn tardiness(
         root.draw(&Circle::new((p99, y), 5, WHITE.filled()))?;
         root.draw(&Circle::new((p99, y), 5, paint.stroke_width(2)))?;
         let text = short(m.tardiness_max_ms);
-        root.draw(&Text::new(text, (max + 10, y), font(13, INK, HPos::Left)))?;
+        root.draw(&Text::new(text, (max + 10, y), font(17, INK, HPos::Left)))?;
     }
     Ok(())
 }
 
-/// The next 1, 2, 2.5, 3, 4, 5 or 6 times a power of ten.
+/// The next round number, one that can be divided by four well.
 fn nice(x: f64) -> f64 {
     let power = 10f64.powf(x.max(1e-9).log10().floor());
-    let steps = [1.0, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0];
+    let steps = [1.0, 1.2, 1.6, 2.0, 2.4, 2.8, 3.2, 4.0, 6.0, 8.0, 10.0];
     steps.iter().map(|s| s * power).find(|s| *s >= x).unwrap_or(10.0 * power)
 }
 
