@@ -236,10 +236,17 @@ pub fn detailed(run: &Run) -> (Metrics, Vec<TaskMetrics>) {
 /// To which task each server belongs, as far as the events tell: from any event that names both.
 pub fn server_tasks(events: &[Event]) -> std::collections::BTreeMap<u32, u32> {
     let mut map = std::collections::BTreeMap::new();
+    let mut seen = [false; 1024]; // most servers have small numbers; ask the map only once for those
     for e in events {
-        if e.server != NONE && e.task != NONE && e.kind != EventKind::Donate as u32 {
-            map.entry(e.server).or_insert(e.task);
+        if e.server == NONE || e.task == NONE || e.kind == EventKind::Donate as u32 {
+            continue;
         }
+        match seen.get_mut(e.server as usize) {
+            Some(seen) if *seen => continue,
+            Some(seen) => *seen = true,
+            None => {}
+        }
+        map.entry(e.server).or_insert(e.task);
     }
     map
 }
