@@ -431,8 +431,8 @@ OB_FN void ob_tick(ob_p ob, u32 cpu, u64 now)
  * laxity has ended. */
 OB_FN void ob_alarm(ob_p ob, u64 now)
 {
-	ob_server_p sv;
-	ob_node_p n;
+	ob_server_p sv = OB_NULL;
+	ob_node_p n = OB_NULL;
 	u64 next;
 
 	while (OB_LOOP) {
@@ -472,6 +472,27 @@ OB_FN void ob_online(ob_p ob, u32 cpu, u32 on, u64 now)
 	ob_cpu(ob, cpu)->key = OB_KEY_IDLE;
 	ob_cpu(ob, cpu)->credit = 0;
 	ob_emit(ob, now, OB_KC(OB_EV_ONLINE, cpu), OB_TS(OB_NONE, OB_NONE), on, 0);
+}
+
+/* Moves `sv` to `cpus` of another domain, after CPUs came or went. */
+OB_FN void ob_server_place(ob_p ob, ob_server_p sv, u64 domain, u64 cpus)
+{
+	ob_task_p t;
+
+	if (!sv->throttled)
+		ob_tree_remove(&sv->domain->active, &sv->node);
+	sv->domain = &ob->domain[domain % OB_MAX_DOMAINS];
+	sv->cpus = cpus;
+	sv->pinned = 0;
+	for (t = sv->head; t && OB_LOOP; t = t->next)
+		if (cpus & ~t->cpus)
+			sv->pinned++;
+	/* Where it runs now another may come first, and where it goes it may. */
+	ob->kick |= ob_server_running_on(ob, sv);
+	if (sv->throttled)
+		return;
+	ob_server_requeue(ob, sv);
+	ob_preempt(ob, sv, sv->head ? sv->head->cpu : 0);
 }
 
 /* Puts `t` under reservation `sv` (null: back to best effort). `t` must not be running or queued:

@@ -27,6 +27,8 @@ pub struct Layout {
     pub tasks: usize,
     /// Reservations at a time.
     pub servers: usize,
+    /// CPUs on line.
+    pub online: u64,
     /// Events the trace holds, a power of two; 0: no trace.
     pub ring: usize,
 }
@@ -81,6 +83,8 @@ impl Arena {
             {
                 bail!("{} CPUs in {} domains cannot be had: 1 to 64", layout.cpus, layout.domains);
             }
+            s.ob.online &= layout.online;
+            s.ob.idle &= layout.online;
             s.servers = base.add(servers).cast();
             s.nr_servers = layout.servers as u64;
             s.tasks = base.add(tasks).cast();
@@ -115,6 +119,30 @@ impl Arena {
             // SAFETY: within the pool; a torn read gives stale counters, nothing worse.
             .then(|| unsafe { s.servers.add(id as usize).read_volatile() })
             .filter(|sv| sv.used != 0)
+    }
+
+    /// Threads that belong to reservation `id`.
+    pub fn members(&self, id: u32) -> Vec<i32> {
+        let s = self.shell();
+        if u64::from(id) >= s.nr_servers {
+            return Vec::new();
+        }
+        // SAFETY: within the pools; a thread that comes or goes meanwhile may be missed.
+        unsafe {
+            let server = s.servers.add(id as usize);
+            (0..s.nr_tasks as usize)
+                .map(|i| s.tasks.add(i))
+                .filter(|t| (&raw const (**t).server).read_volatile() == server)
+                .map(|t| (&raw const (*t).tid).read_volatile() as i32)
+                .collect()
+        }
+    }
+
+    /// Events that wait to be drained.
+    pub fn waiting(&self) -> u64 {
+        // SAFETY: a plain read of a counter that only grows.
+        let head = unsafe { (&raw const (*self.base).ob.ring_head).read_volatile() };
+        head - self.tail
     }
 
     /// Hands out the events written since the last call, oldest first, and frees their places.

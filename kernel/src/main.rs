@@ -1,31 +1,272 @@
 // SPDX-License-Identifier: GPL-2.0-only
+//! `scx_onbeat`: loads Onbeat's scheduler and serves reservations until it is told to stop.
+
+use std::io::{Read, Write};
 use std::mem::MaybeUninit;
-fn main() -> anyhow::Result<()> {
-    let mut obj = MaybeUninit::uninit();
-    let layout = onbeat_kernel::arena::Layout {
-        cpus: 4,
-        domains: 1,
-        share_permille: 50,
-        share_quantum: 1_000_000,
-        tasks: 4096,
-        servers: 64,
-        ring: 0,
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use clap::Parser;
+use onbeat_kernel::arena::Layout;
+use onbeat_kernel::engine::Engine;
+use onbeat_kernel::machine::{self, format_cpus, mask_of};
+use onbeat_kernel::recorder::Recorder;
+use onbeat_kernel::reservations::{Book, Peer, Settings};
+use onbeat_kernel::scheduler::Scheduler;
+use onbeat_kernel::service::{Service, Socket};
+use onbeat_kernel::stats::{self, Metrics};
+use onbeat_kernel::system::Proc;
+use onbeat_model::policy::{Order, Policy};
+use onbeat_model::protocol::{Request, Response};
+use onbeat_model::units::{Fraction, parse_percent};
+use scx_stats::prelude::StatsServer;
+
+/// How often the service looks after what nobody tells it of.
+const TICK: Duration = Duration::from_millis(500);
+/// Threads the scheduler can hold; further ones still run, as best effort.
+const THREADS: usize = 16 << 10;
+/// Reservations at a time.
+const RESERVATIONS: usize = 1 << 10;
+/// How much of its share best effort is served at a time, ns.
+const SHARE_QUANTUM: u64 = 1_000_000;
+
+/// Exit status when the kernel took the scheduler out.
+const EJECTED: u8 = 3;
+
+/// Real-time reservations for stock Linux: a sched_ext scheduler and the service that grants its
+/// reservations.
+///
+/// Stops on SIGINT or SIGTERM; the kernel's own scheduler takes over then, and also if this
+/// process dies in any other way. Exit status: 0 stopped when asked, 1 could not start or work,
+/// 2 wrong options, 3 the kernel took the scheduler out.
+#[derive(Debug, Parser)]
+#[command(name = "scx_onbeat", version)]
+struct Options {
+    /// How reservations are served; `onbeat policies` lists them
+    #[arg(long, default_value = "fcbs")]
+    policy: String,
+    /// CPUs that reservations may use, such as 0-3,6 [default: all]
+    #[arg(long, value_name = "LIST")]
+    cpus: Option<String>,
+    /// Clusters of CPUs under the c-edf policies; must divide the number of CPUs
+    #[arg(long, default_value_t = 2, value_name = "N")]
+    clusters: u32,
+    /// What best-effort work is guaranteed of every CPU
+    #[arg(long, default_value = "5%", value_name = "PERCENT")]
+    best_effort_share: String,
+    /// Where to listen for requests
+    #[arg(long, default_value = "/run/onbeat/control.sock", value_name = "PATH")]
+    socket: PathBuf,
+    /// Record every scheduling event to this file, 40 bytes each (docs/events.md)
+    #[arg(long, value_name = "FILE")]
+    events: Option<PathBuf>,
+    /// Room for events in memory, rounded up to a power of two; 40 bytes each
+    #[arg(long, default_value_t = 1 << 20, value_name = "N")]
+    event_room: usize,
+    /// What one ordinary user may reserve of the CPUs' total
+    #[arg(long, default_value = "50%", value_name = "PERCENT")]
+    max_share: String,
+    /// Print statistics each INTERVAL seconds
+    #[arg(long, value_name = "INTERVAL", value_parser = interval)]
+    stats: Option<Duration>,
+    /// Print statistics of the running scheduler each INTERVAL seconds; starts no scheduler
+    #[arg(long, value_name = "INTERVAL", value_parser = interval)]
+    monitor: Option<Duration>,
+    /// Describe the statistics
+    #[arg(long)]
+    help_stats: bool,
+    /// Say more, also what the kernel's verifier says
+    #[arg(long, short)]
+    verbose: bool,
+}
+
+fn interval(text: &str) -> Result<Duration, String> {
+    let seconds: f64 = text.parse().map_err(|_| "write a number of seconds".to_string())?;
+    match Duration::try_from_secs_f64(seconds) {
+        Ok(interval) if !interval.is_zero() => Ok(interval),
+        _ => Err("write a number of seconds above 0".into()),
+    }
+}
+
+fn main() -> ExitCode {
+    match run(&Options::parse()) {
+        Ok(code) => code,
+        Err(error) => {
+            eprintln!("scx_onbeat: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(options: &Options) -> Result<ExitCode> {
+    let metrics = Arc::new(Mutex::new(Metrics::default()));
+    if options.help_stats {
+        stats::server_data(&metrics).describe_meta(&mut std::io::stdout(), None)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    // Before anything that must be undone.
+    let (stop, wake) = signals()?;
+    if let Some(interval) = options.monitor {
+        stats::monitor(interval, &stop)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let settings = settings(options)?;
+    if let Some(obstacle) = machine::obstacles().first() {
+        bail!("{obstacle}");
+    }
+    let socket = Socket::bind(&options.socket)?;
+    let recorder = options.events.as_deref().map(Recorder::create).transpose()?;
+    let layout = layout(options, &settings)?;
+    let mut object = MaybeUninit::uninit();
+    let scheduler = Scheduler::start(&layout, options.verbose, &mut object)?;
+    let code = serve(options, settings, scheduler, socket, recorder, &wake, &stop, &metrics)?;
+    Ok(code)
+}
+
+/// Notes SIGINT and SIGTERM; the stream becomes readable then.
+fn signals() -> Result<(Arc<AtomicBool>, UnixStream)> {
+    let stop = Arc::new(AtomicBool::new(false));
+    let (wake, bell) = UnixStream::pair()?;
+    wake.set_nonblocking(true)?;
+    for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
+        signal_hook::flag::register(signal, Arc::clone(&stop))?;
+        signal_hook::low_level::pipe::register(signal, bell.try_clone()?)?;
+    }
+    Ok((stop, wake))
+}
+
+fn percent(option: &str, text: &str, most: u64) -> Result<Fraction> {
+    let value = parse_percent(text).with_context(|| format!("--{option}"))?;
+    if value > Fraction::new(most, 100) {
+        bail!("--{option} {text}: at most {most}% can be given");
+    }
+    Ok(value)
+}
+
+fn settings(options: &Options) -> Result<Settings> {
+    let policy: Policy = options.policy.parse()?;
+    let Policy::Core { order, server } = policy else {
+        bail!("--policy {policy} is none of Onbeat's own; `onbeat policies` lists those");
     };
-    let s =
-        onbeat_kernel::scheduler::Scheduler::start(&layout, std::env::args().len() > 1, &mut obj)?;
-    eprintln!("attached");
-    for _ in 0..20 {
-        if s.exited() {
+    let present = machine::present().map_err(anyhow::Error::msg)?;
+    let cpus = present.last().map_or(1, |last| last + 1).min(machine::MAX_CPUS);
+    let usable = match &options.cpus {
+        None => u64::MAX >> (64 - cpus),
+        Some(list) => {
+            let list = machine::parse_cpus(list).map_err(|e| anyhow::anyhow!("--cpus: {e}"))?;
+            if let Some(cpu) = list.iter().find(|cpu| !present.contains(cpu)) {
+                bail!("--cpus: there is no CPU {cpu}; the CPUs are {}", format_cpus(&present));
+            }
+            mask_of(&list)
+        }
+    };
+    let clusters = options.clusters;
+    if order == Order::ClusteredEdf && (clusters == 0 || !cpus.is_multiple_of(clusters)) {
+        bail!("--clusters {clusters} does not divide {cpus} CPUs; choose a divisor");
+    }
+    Ok(Settings {
+        order,
+        server,
+        cpus,
+        clusters,
+        usable,
+        best_effort_share: percent("best-effort-share", &options.best_effort_share, 90)?,
+        user_share: percent("max-share", &options.max_share, 100)?,
+    })
+}
+
+fn layout(options: &Options, settings: &Settings) -> Result<Layout> {
+    let online = machine::online().map_err(anyhow::Error::msg)?;
+    // The core counts in thousandths; rounded up, so that the guarantee is kept.
+    let share = settings.best_effort_share;
+    let permille = (share * 1000).ceil().to_integer();
+    let room = options.event_room;
+    if !(1024..=1 << 27).contains(&room) {
+        bail!("--event-room {room}: between 1024 and {} can be had", 1 << 27);
+    }
+    Ok(Layout {
+        cpus: settings.cpus,
+        domains: settings.domains(),
+        share_permille: permille as u32,
+        share_quantum: SHARE_QUANTUM,
+        tasks: THREADS,
+        servers: RESERVATIONS,
+        online: mask_of(&online),
+        ring: options.events.as_ref().map_or(0, |_| room.next_power_of_two()),
+    })
+}
+
+#[allow(clippy::too_many_arguments)]
+fn serve(
+    options: &Options,
+    settings: Settings,
+    scheduler: Scheduler<'_>,
+    socket: Socket,
+    mut recorder: Option<Recorder>,
+    wake: &UnixStream,
+    stop: &Arc<AtomicBool>,
+    metrics: &Arc<Mutex<Metrics>>,
+) -> Result<ExitCode> {
+    // Dropping it takes its socket's thread down; a scheduler without statistics still schedules.
+    let _server = StatsServer::new(stats::server_data(metrics))
+        .launch()
+        .inspect_err(|e| eprintln!("scx_onbeat: no statistics: {e:#}"))
+        .ok();
+    if let Some(interval) = options.stats {
+        let stop = Arc::clone(stop);
+        std::thread::spawn(move || stats::monitor(interval, &stop));
+    }
+    let (policy, online) = (settings.policy(), scheduler.online());
+    eprintln!(
+        "scx_onbeat: {policy} on CPUs {} of Linux {}; requests at {}",
+        format_cpus(&machine::cpus_of(online & settings.usable)),
+        machine::kernel_release(),
+        options.socket.display()
+    );
+    let mut service = Service::new(Book::new(scheduler, Proc, settings), socket);
+    let mut failed = None;
+    let mut bell = wake;
+    while !service.book.engine.exited() {
+        if bell.read(&mut [0; 16]).is_ok() {
             break;
         }
-        std::thread::sleep(std::time::Duration::from_millis(100));
+        service.turn(TICK, wake)?;
+        service.book.tick();
+        for notice in service.book.notices() {
+            eprintln!("scx_onbeat: {notice}");
+        }
+        let root = Peer { uid: 0, connection: 0 };
+        if let Response::Status { reservations, .. } = service.book.answer(root, Request::Status) {
+            let latest = Metrics::new(&service.book.counters(), reservations);
+            *metrics.lock().unwrap_or_else(|e| e.into_inner()) = latest;
+        }
+        if let Some(r) = &mut recorder
+            && let Err(e) = r.relieve(&mut service.book.engine.arena)
+        {
+            eprintln!("scx_onbeat: {e:#}; recording ends here");
+            failed = Some(e);
+            recorder = None;
+        }
     }
-    let sh = s.arena.shell();
-    eprintln!(
-        "lock_failed {} pool_empty {} kicks {} ticks {}",
-        sh.lock_failed, sh.pool_empty, sh.kicks, sh.ticks
-    );
-    let r = s.finish()?;
-    eprintln!("{r:?}");
-    Ok(())
+    stop.store(true, std::sync::atomic::Ordering::Relaxed);
+    let scheduler = &mut service.book.engine;
+    scheduler.detach();
+    if let Some(recorder) = recorder {
+        failed = recorder.finish(&mut scheduler.arena).err();
+    }
+    let exit = scheduler.exit();
+    if let Some(exit) = &exit {
+        eprintln!("scx_onbeat: {exit}");
+    }
+    let _ = std::io::stderr().flush();
+    match (exit, failed) {
+        (Some(_), _) => Ok(ExitCode::from(EJECTED)),
+        (None, Some(e)) => Err(e),
+        (None, None) => Ok(ExitCode::SUCCESS),
+    }
 }

@@ -5,10 +5,12 @@ use std::mem::MaybeUninit;
 
 use anyhow::{Context, Result, anyhow, bail};
 use libbpf_rs::{AsRawLibbpf, Link, OpenObject, PrintLevel, ProgramInput, ProgramMut};
-use scx_utils::{UserExitInfo, scx_ops_attach, scx_ops_load, scx_ops_open, uei_exited, uei_report};
+use scx_utils::{scx_ops_attach, scx_ops_load, scx_ops_open, uei_exited};
 
 use crate::arena::{Arena, Layout, shell};
 use crate::bpf_skel::{BpfSkel, BpfSkelBuilder};
+use crate::exit::Exit;
+use crate::machine::kernel_is_rt;
 
 /// A loaded and attached scheduler; dropping it gives the machine back to the kernel's own.
 pub struct Scheduler<'a> {
@@ -38,12 +40,6 @@ pub struct Reservation {
     pub order: u32,
     /// The program marks its jobs.
     pub marks: bool,
-}
-
-/// Whether the running kernel is PREEMPT_RT.
-pub fn kernel_is_rt() -> bool {
-    std::fs::read_to_string("/sys/kernel/realtime").is_ok_and(|s| s.trim() == "1")
-        || std::fs::read_to_string("/proc/version").is_ok_and(|s| s.contains("PREEMPT_RT"))
 }
 
 impl<'a> Scheduler<'a> {
@@ -86,7 +82,7 @@ impl<'a> Scheduler<'a> {
         let arena = unsafe { Arena::init(base.cast(), layout)? };
         skel.maps.bss_data.as_mut().context("bss of the scheduler")?.shell =
             arena.address() as *mut _;
-        let clocks = if rt { attach_clocks(&mut skel, layout.cpus)? } else { Vec::new() };
+        let clocks = if rt { attach_clocks(&mut skel, layout.online)? } else { Vec::new() };
         let link = Some(scx_ops_attach!(skel, onbeat_ops)?);
         Ok(Scheduler { skel, link, clocks, arena })
     }
@@ -96,14 +92,27 @@ impl<'a> Scheduler<'a> {
         uei_exited!(&self.skel, uei)
     }
 
-    /// Detaches and says why the scheduler ended.
-    ///
-    /// # Errors
-    /// The kernel took it out because of an error, whose text this carries.
-    pub fn finish(mut self) -> Result<UserExitInfo> {
+    /// Gives the machine back to the kernel's scheduler; the arena can still be read.
+    pub fn detach(&mut self) {
         drop(self.link.take());
         self.clocks.clear();
-        uei_report!(&self.skel, uei)
+    }
+
+    /// Why the kernel took the scheduler out, if it did. A scheduler that was detached in good
+    /// order has no such reason.
+    pub fn exit(&self) -> Option<Exit> {
+        let uei = &self.skel.maps.data_data.as_ref()?.uei;
+        let text = |bytes: &[std::ffi::c_char]| {
+            let bytes = bytes.iter().take_while(|c| **c != 0).map(|c| *c as u8).collect::<Vec<_>>();
+            String::from_utf8_lossy(&bytes).into_owned()
+        };
+        let dump = scx_utils::UEI_DUMP_PTR_MUTEX.lock().unwrap_or_else(|e| e.into_inner()).ptr;
+        let dump = match dump.is_null() {
+            true => String::new(),
+            // SAFETY: the dump is a terminated string in a map that `skel` keeps mapped.
+            false => unsafe { std::ffi::CStr::from_ptr(dump) }.to_string_lossy().into_owned(),
+        };
+        Exit::new(uei.kind, text(&uei.reason), text(&uei.msg), dump)
     }
 
     /// Makes a reservation without threads; returns its id.
@@ -143,17 +152,24 @@ impl<'a> Scheduler<'a> {
         }
     }
 
-    /// Frees reservation `id`, whose threads must have left.
+    /// Moves reservation `id` to `cpus` of `domain`.
     ///
     /// # Errors
-    /// It still has threads that are awake.
-    pub fn release(&mut self, id: u32) -> Result<()> {
+    /// The kernel side does not answer.
+    pub fn place(&mut self, id: u32, domain: u32, cpus: u64) -> Result<()> {
+        let mut arg = shell::shell_place { cpus, id: id as i32, domain };
+        call(&mut self.skel.progs.place, &mut arg)
+    }
+
+    /// Closes reservation `id` to new threads and frees it if it has none; returns whether it had
+    /// none.
+    ///
+    /// # Errors
+    /// The kernel side does not answer.
+    pub fn release(&mut self, id: u32) -> Result<bool> {
         let mut arg = shell::shell_release { id: id as i32, result: 0 };
         call(&mut self.skel.progs.release, &mut arg)?;
-        if arg.result != 0 {
-            bail!("reservation {id} still has threads that run");
-        }
-        Ok(())
+        Ok(arg.result == 0)
     }
 }
 
@@ -173,7 +189,7 @@ fn call<T>(prog: &mut ProgramMut<'_>, arg: &mut T) -> Result<()> {
 }
 
 /// PREEMPT_RT: a clock event on every CPU each 100 µs in place of timers.
-fn attach_clocks(skel: &mut BpfSkel<'_>, cpus: u32) -> Result<Vec<Link>> {
+fn attach_clocks(skel: &mut BpfSkel<'_>, online: u64) -> Result<Vec<Link>> {
     #[repr(C)]
     #[derive(Default)]
     struct PerfEventAttr {
@@ -190,7 +206,8 @@ fn attach_clocks(skel: &mut BpfSkel<'_>, cpus: u32) -> Result<Vec<Link>> {
         sample_period: 100_000,
         ..Default::default()
     };
-    (0..cpus)
+    crate::machine::cpus_of(online)
+        .into_iter()
         .map(|cpu| {
             // SAFETY: the attribute block is valid and as long as it says.
             let fd = unsafe {

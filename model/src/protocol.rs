@@ -203,6 +203,16 @@ pub struct Reservation {
     pub consumed_ns: u64,
     /// Greatest tardiness of a job.
     pub tardiness_max_ns: u64,
+    /// Sum of the tardiness of all jobs.
+    pub tardiness_sum_ns: u64,
+    /// Budget left over that went to others (FCBS).
+    pub donated_ns: u64,
+    /// Budget that came from others (FCBS).
+    pub received_ns: u64,
+    /// Threads that belong to it now.
+    pub threads: u32,
+    /// Time since it was granted.
+    pub age_ns: u64,
 }
 
 /// Why a reservation does not fit, and what would. Displays as a paragraph.

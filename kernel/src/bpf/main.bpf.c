@@ -268,12 +268,6 @@ void BPF_STRUCT_OPS(onbeat_dispatch, s32 cpu, struct task_struct *prev)
 		{
 			if (shell->ob.alarm_at <= now)
 				ob_alarm(&shell->ob, now);
-			/* Asked to join or leave while it runs, and perhaps goes on running. */
-			if (pt && pth->want) {
-				ob_stop(&shell->ob, cpu, OB_STOP_PREEMPTED, now);
-				thread_join(pth, pt, now);
-				ob_run(&shell->ob, cpu, pt, now);
-			}
 			t = (ob_task_p)ob_pick(&shell->ob, cpu, pt, now);
 			if (t) {
 				tid = t->payload;
@@ -423,13 +417,33 @@ bool BPF_STRUCT_OPS(onbeat_yield, struct task_struct *from, struct task_struct *
 	return false;
 }
 
-/* A net under the timers: the tick looks at budgets too. */
+/* A net under the timers: the tick looks at budgets too. And a thread that was asked to join or
+ * leave a reservation while it runs may run on without a switch: it does so here. */
 void BPF_STRUCT_OPS(onbeat_tick, struct task_struct *p)
 {
+	struct thread *th = thread_of(p);
 	s32 cpu = scx_bpf_task_cpu(p);
-	u64 now;
+	u64 now, slice = BE_SLICE;
 
 	USE_ARENA();
+	if (th && th->want && th->core && !th->bound) {
+		ob_task_p t = (ob_task_p)th->core;
+
+		now = bpf_ktime_get_ns();
+		LOCKED(fx)
+		{
+			ob_stop(&shell->ob, cpu, OB_STOP_PREEMPTED, now);
+			thread_join(th, t, now);
+			ob_run(&shell->ob, cpu, t, now);
+			if (t->server)
+				slice = SCX_SLICE_INF;
+			UNLOCK(fx);
+			effects_apply(&fx, now);
+			th->ran = p->se.sum_exec_runtime;
+			scx_bpf_task_set_slice(p, slice);
+		}
+		return;
+	}
 	if (!shell->ob.cpu[cpu & 63].curr)
 		return;
 	now = bpf_ktime_get_ns();
@@ -675,14 +689,13 @@ int assign(struct shell_assign *arg)
 	th = thread_of(p);
 	if (th && th->core && !th->bound) {
 		ob_task_p t = (ob_task_p)th->core;
-		u32 queued = 0, busy = 0, cpu = 0;
+		u32 queued = 0, busy = 0;
 
 		now = bpf_ktime_get_ns();
 		LOCKED(fx)
 		{
 			th->want = id < 0 ? OB_NEVER : (u64)id + 1;
 			busy = t->running || t->picked;
-			cpu = t->cpu;
 			queued = t->waiting;
 			if (!busy) {
 				thread_join(th, t, now);
@@ -691,13 +704,30 @@ int assign(struct shell_assign *arg)
 			}
 			UNLOCK(fx);
 			effects_apply(&fx, now);
-			if (busy)
-				scx_bpf_kick_cpu(cpu, SCX_KICK_PREEMPT);
 			arg->result = busy;
 		}
 	}
 	bpf_task_release(p);
 	return 0;
+}
+
+SEC("syscall")
+int place(struct shell_place *arg)
+{
+	s32 id = arg->id;
+	u64 cpus = arg->cpus, domain = arg->domain, now = bpf_ktime_get_ns();
+
+	USE_ARENA();
+	if (id < 0 || id >= shell->nr_servers)
+		return -EINVAL;
+	LOCKED(fx)
+	{
+		ob_server_place(&shell->ob, &shell->servers[id], domain, cpus);
+		UNLOCK(fx);
+		effects_apply(&fx, now);
+		return 0;
+	}
+	return -EBUSY;
 }
 
 SEC("syscall")

@@ -45,6 +45,13 @@ struct shell_assign {
 	s32 result; /* out: 0 done, 1 at the next switch (the thread runs now), or negative errno */
 };
 
+/* Arguments of the `place` program: reservation `id` moves to `cpus` of `domain`. */
+struct shell_place {
+	u64 cpus;
+	s32 id;
+	u32 domain;
+};
+
 /* Arguments of the `release` program: -EBUSY until its threads have left; it takes no more. */
 struct shell_release {
 	s32 id;

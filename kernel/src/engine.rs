@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! What the service needs of the scheduler; the tests have one without a kernel.
+
+use std::collections::BTreeMap;
+
+use anyhow::Result;
+use onbeat_core::ffi::ob_server;
+
+use crate::scheduler::{Reservation, Scheduler};
+
+/// A scheduler that holds reservations.
+pub trait Engine {
+    /// Makes a reservation without threads; returns its id.
+    ///
+    /// # Errors
+    /// All places are taken.
+    fn reserve(&mut self, r: &Reservation) -> Result<u32>;
+    /// Puts a thread under a reservation or back to best effort.
+    ///
+    /// # Errors
+    /// There is no such thread, or the scheduler does not hold it.
+    fn assign(&mut self, tid: i32, id: Option<u32>) -> Result<()>;
+    /// Closes a reservation to new threads, and frees it once it has none; whether that is so.
+    ///
+    /// # Errors
+    /// The scheduler does not answer.
+    fn release(&mut self, id: u32) -> Result<bool>;
+    /// Moves a reservation to these CPUs of another domain.
+    ///
+    /// # Errors
+    /// The scheduler does not answer.
+    fn place(&mut self, id: u32, domain: u32, cpus: u64) -> Result<()>;
+    /// State and counters of a reservation.
+    fn server(&self, id: u32) -> Option<ob_server>;
+    /// Threads that belong to a reservation.
+    fn members(&self, id: u32) -> Vec<i32>;
+    /// CPUs on line.
+    fn online(&self) -> u64;
+    /// Counters of the scheduler itself.
+    fn counters(&self) -> BTreeMap<String, u64>;
+}
+
+impl Engine for Scheduler<'_> {
+    fn reserve(&mut self, r: &Reservation) -> Result<u32> {
+        Scheduler::reserve(self, r)
+    }
+
+    fn assign(&mut self, tid: i32, id: Option<u32>) -> Result<()> {
+        // A thread that runs right now is made to switch by the scheduler itself.
+        Scheduler::assign(self, tid, id).map(drop)
+    }
+
+    fn release(&mut self, id: u32) -> Result<bool> {
+        Scheduler::release(self, id)
+    }
+
+    fn place(&mut self, id: u32, domain: u32, cpus: u64) -> Result<()> {
+        Scheduler::place(self, id, domain, cpus)
+    }
+
+    fn server(&self, id: u32) -> Option<ob_server> {
+        self.arena.server(id)
+    }
+
+    fn members(&self, id: u32) -> Vec<i32> {
+        self.arena.members(id)
+    }
+
+    fn online(&self) -> u64 {
+        self.arena.shell().ob.online
+    }
+
+    fn counters(&self) -> BTreeMap<String, u64> {
+        let shell = self.arena.shell();
+        [
+            ("lock_failed", shell.lock_failed),
+            ("threads_without_place", shell.pool_empty),
+            ("kicks", shell.kicks),
+            ("timer_ticks", shell.ticks),
+            ("timer_late_max_ns", shell.late_max),
+            ("events", shell.ob.ring_head),
+            ("events_lost", shell.ob.lost),
+        ]
+        .map(|(name, value)| (name.to_string(), value))
+        .into()
+    }
+}

@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! What ordinary users may ask of the service.
+
+use num_bigint::BigInt;
+use num_rational::BigRational;
+use num_traits::{Signed, ToPrimitive, Zero};
+
+use onbeat_analysis::admission::{Demand, Placement};
+use onbeat_model::protocol::{Holder, Nearest, Refusal};
+use onbeat_model::units::{Fraction, HOUR, US};
+
+/// Shortest budget of an ordinary user, ns: what budgets are enforced to. Shorter ones would make
+/// the kernel work more than the program.
+pub const BUDGET_MIN: u64 = 50 * US;
+/// Reservations an ordinary user may hold.
+pub const RESERVATIONS: usize = 64;
+
+fn big(fraction: Fraction) -> BigRational {
+    BigRational::new((*fraction.numer()).into(), (*fraction.denom()).into())
+}
+
+/// Q / min(D, P), as the admission test counts.
+fn load(demand: &Demand) -> BigRational {
+    BigRational::new(demand.budget.into(), demand.period.min(demand.deadline).max(1).into())
+}
+
+/// In 64 bits: a billionth too much or too little if it must be.
+fn small(x: &BigRational, up: bool) -> Fraction {
+    if let (Some(n), Some(d)) = (x.numer().to_u64(), x.denom().to_u64()) {
+        return Fraction::new(n, d);
+    }
+    let billion = 1_000_000_000u64;
+    let scaled = x * BigRational::from(BigInt::from(billion));
+    let whole = if up { scaled.ceil() } else { scaled.floor() };
+    Fraction::new(whole.to_integer().to_u64().unwrap_or(u64::MAX), billion)
+}
+
+/// Whether a user who may hold `total` CPUs and holds `held` may have `demand` too. `test` is the
+/// admission test, for the nearest values that would be granted.
+///
+/// # Errors
+/// The refusal.
+pub fn user(
+    total: Fraction,
+    held: &[(u32, &Demand)],
+    demand: &Demand,
+    test: impl Fn(&Demand) -> Result<Placement, Box<Refusal>>,
+) -> Result<(), Box<Refusal>> {
+    let used: BigRational = held.iter().map(|(_, d)| load(d)).sum();
+    let mut free = (big(total) - &used).max(BigRational::zero());
+    let asked = load(demand);
+    let reason = if held.len() >= RESERVATIONS {
+        free = BigRational::zero();
+        format!("one user may hold {RESERVATIONS} reservations")
+    } else if asked > free {
+        format!(
+            "one user may hold {} CPUs in all (the option --max-share of scx_onbeat)",
+            show(&big(total))
+        )
+    } else {
+        return Ok(());
+    };
+    let over = demand.period.min(demand.deadline);
+    let budget = (&free * BigRational::from(BigInt::from(over))).floor().to_integer().to_u64();
+    let budget = budget.filter(|b| *b >= BUDGET_MIN).and_then(|budget| {
+        match test(&Demand { budget, ..demand.clone() }) {
+            Ok(_) => Some(budget),
+            Err(refusal) => refusal.nearest.budget_ns.filter(|b| *b >= BUDGET_MIN),
+        }
+    });
+    let period = (free.is_positive() && demand.deadline == demand.period)
+        .then(|| BigRational::from(BigInt::from(demand.budget)) / &free)
+        .and_then(|p| p.ceil().to_integer().to_u64())
+        .filter(|p| *p <= HOUR)
+        .and_then(|period| match test(&Demand { period, deadline: period, ..demand.clone() }) {
+            Ok(_) => Some(period),
+            Err(refusal) => refusal.nearest.period_ns,
+        });
+    let mut holders: Vec<Holder> = held
+        .iter()
+        .map(|(id, d)| Holder {
+            name: format!("{} (reservation {id})", d.name),
+            utilization: small(&load(d), true),
+        })
+        .collect();
+    holders.sort_by(|a, b| b.utilization.cmp(&a.utilization).then_with(|| a.name.cmp(&b.name)));
+    Err(Box::new(Refusal {
+        reason,
+        budget_ns: demand.budget,
+        period_ns: demand.period,
+        asked: small(&asked, true),
+        free: small(&free, false),
+        holders,
+        nearest: Nearest { budget_ns: budget, period_ns: period },
+    }))
+}
+
+/// A number of CPUs, to hundredths.
+fn show(x: &BigRational) -> String {
+    let hundredths = (x * BigRational::from(BigInt::from(100))).round().to_integer();
+    let hundredths = hundredths.to_u64().unwrap_or(u64::MAX);
+    match hundredths % 100 {
+        0 => (hundredths / 100).to_string(),
+        rest => format!("{}.{rest:02}", hundredths / 100),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn demand(budget: u64, period: u64) -> Demand {
+        Demand { name: "x".into(), budget, period, deadline: period, cpus: None }
+    }
+
+    fn yes(_: &Demand) -> Result<Placement, Box<Refusal>> {
+        Ok(Placement { domain: 0, cpus: vec![0] })
+    }
+
+    #[test]
+    fn six_thirds_are_exactly_two_cpus() {
+        let third = demand(100_000, 300_000);
+        let held: Vec<(u32, &Demand)> = (0..5).map(|i| (i, &third)).collect();
+        let two = Fraction::from_integer(2);
+        assert!(user(two, &held, &third, yes).is_ok());
+        let more = demand(100_001, 300_000);
+        let refusal = user(two, &held, &more, yes).unwrap_err();
+        assert_eq!(refusal.free, Fraction::new(1, 3));
+        assert_eq!(refusal.nearest.budget_ns, Some(100_000));
+        assert_eq!(refusal.nearest.period_ns, Some(300_003));
+        assert!(refusal.reason.contains("2 CPUs"), "{}", refusal.reason);
+    }
+
+    #[test]
+    fn the_number_of_reservations_is_limited_however_small_they_are() {
+        let tiny = demand(50_000, HOUR);
+        let held: Vec<(u32, &Demand)> = (0..64).map(|i| (i, &tiny)).collect();
+        let refusal = user(Fraction::from_integer(2), &held, &tiny, yes).unwrap_err();
+        assert!(refusal.reason.contains("64 reservations"), "{}", refusal.reason);
+        assert_eq!(refusal.nearest, Nearest::default());
+    }
+}

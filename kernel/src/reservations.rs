@@ -1,0 +1,643 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! The book of reservations: answers requests, and ends what has ended. Knows nothing of sockets.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use onbeat_analysis::admission::{Admission, Demand, Domains, Fit, Machine, Placement};
+use onbeat_core::ffi;
+use onbeat_model::policy::{CORE, Order, Policy, Server};
+use onbeat_model::protocol::{self, Refusal, Request, Reserve, Response};
+use onbeat_model::units::{Fraction, format_duration};
+
+use crate::engine::Engine;
+use crate::limits;
+use crate::machine::{cpus_of, format_cpus, mask_of};
+use crate::scheduler::Reservation;
+use crate::system::{Above, System, Watch};
+
+/// How long a look at all threads of the machine is good for.
+const ABOVE_FRESH: Duration = Duration::from_secs(1);
+/// How often it is renewed while reservations are held.
+const ABOVE_RENEW: Duration = Duration::from_secs(10);
+/// How often a program that creates threads meanwhile is looked through again.
+const LOOKS: usize = 100;
+
+/// What the service was started with.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// Order of service.
+    pub order: Order,
+    /// Enforcement.
+    pub server: Server,
+    /// CPUs of the core, on line or not.
+    pub cpus: u32,
+    /// Domains they form under a clustered order.
+    pub clusters: u32,
+    /// CPUs that reservations may use.
+    pub usable: u64,
+    /// Best effort's share of every CPU.
+    pub best_effort_share: Fraction,
+    /// What one ordinary user may hold, of the usable CPUs' total.
+    pub user_share: Fraction,
+}
+
+impl Settings {
+    /// Number of domains, which the core and the admission test must agree on.
+    pub fn domains(&self) -> u32 {
+        match self.order {
+            Order::GlobalEdf | Order::GlobalEdzl | Order::RateMonotonic => 1,
+            Order::ClusteredEdf => self.clusters,
+            Order::PartitionedEdf => self.cpus,
+        }
+    }
+
+    /// Name of the policy.
+    pub fn policy(&self) -> String {
+        Policy::Core { order: self.order, server: self.server }.to_string()
+    }
+
+    /// Number of the server policy in the core's registry.
+    fn kind(&self) -> u32 {
+        let name = match self.server {
+            Server::None => "",
+            Server::CbsHard => "cbs-hard",
+            Server::Cbs => "cbs",
+            Server::Fcbs => "fcbs",
+        };
+        let at = onbeat_core::server_policies().iter().position(|n| *n == name);
+        at.expect("every server of the model is in the core's registry") as u32
+    }
+
+    /// Number of the order in the core.
+    fn core_order(&self) -> u32 {
+        match self.order {
+            Order::GlobalEdf | Order::PartitionedEdf | Order::ClusteredEdf => ffi::OB_ORDER_EDF,
+            Order::RateMonotonic => ffi::OB_ORDER_RM,
+            Order::GlobalEdzl => ffi::OB_ORDER_EDZL,
+        }
+    }
+
+    /// The machine as the admission test sees it: all CPUs, so that its domains are the core's; what
+    /// cannot be reserved is held by somebody.
+    fn machine(&self, online: u64, above: &Above) -> Machine {
+        let domains = match self.order {
+            Order::GlobalEdf | Order::GlobalEdzl | Order::RateMonotonic => Domains::Global,
+            Order::ClusteredEdf => Domains::Clustered(self.clusters),
+            Order::PartitionedEdf => Domains::Partitioned,
+        };
+        let cpus: Vec<u32> = (0..self.cpus).collect();
+        let mut machine = Machine::new(&cpus, self.best_effort_share, domains, Fit::Worst);
+        let whole = Fraction::from_integer(1);
+        for cpu in cpus {
+            if online >> cpu & 1 == 0 {
+                machine.hold(cpu, &format!("CPU {cpu} is off line"), whole);
+            } else if self.usable >> cpu & 1 == 0 {
+                machine.hold(cpu, "CPUs that are not for reservations", whole);
+            } else if above.deadline > 0 {
+                // They migrate over all CPUs.
+                let count = u64::from(online.count_ones());
+                let each = Fraction::new(above.deadline, 1_000_000_000 * count);
+                machine.hold(cpu, "SCHED_DEADLINE tasks", each);
+            }
+        }
+        machine
+    }
+}
+
+/// Who asks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Peer {
+    /// User.
+    pub uid: u32,
+    /// Connection, never the same number twice.
+    pub connection: u64,
+}
+
+/// What became of a reservation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    /// In force.
+    Live,
+    /// Its program is gone. The place is kept until who asked has fetched what it got.
+    Ended,
+    /// Given back, but some thread has not left yet.
+    Closing,
+}
+
+#[derive(Debug)]
+struct Held {
+    order: u64,
+    state: State,
+    guaranteed: bool,
+    connection: Option<u64>,
+    watch: Watch,
+    demand: Demand,
+    domain: usize,
+    cpus: u64,
+    since: Instant,
+    record: protocol::Reservation,
+}
+
+/// A request that cannot be carried out: what is wrong, what to do.
+#[derive(Debug)]
+struct Problem(String, String);
+
+fn problem<T>(message: impl Into<String>, remedy: impl Into<String>) -> Result<T, Problem> {
+    Err(Problem(message.into(), remedy.into()))
+}
+
+/// The book.
+pub struct Book<E, S> {
+    /// The scheduler.
+    pub engine: E,
+    system: S,
+    settings: Settings,
+    admission: Admission,
+    held: BTreeMap<u32, Held>,
+    granted: u64,
+    refused: u64,
+    online: u64,
+    above: Above,
+    above_at: Instant,
+    notices: Vec<String>,
+}
+
+impl<E: Engine, S: System> Book<E, S> {
+    /// An empty book.
+    pub fn new(engine: E, system: S, settings: Settings) -> Self {
+        let (online, above) = (engine.online(), system.above());
+        let admission = Admission::new(settings.machine(online, &above));
+        let mut book = Self {
+            engine,
+            system,
+            settings,
+            admission,
+            held: BTreeMap::new(),
+            granted: 0,
+            refused: 0,
+            online,
+            above: Above::default(),
+            above_at: Instant::now(),
+            notices: Vec::new(),
+        };
+        book.note_above(above);
+        book
+    }
+
+    /// Answers one request.
+    pub fn answer(&mut self, peer: Peer, request: Request) -> Response {
+        let answer = match request {
+            Request::Reserve(r) => self.reserve(peer, &r),
+            Request::Release { id } => self.release(peer, id).map(Response::Released),
+            Request::Status => Ok(self.status()),
+            Request::Stats => Ok(Response::Stats { counters: self.counters() }),
+            Request::Policies => Ok(Response::Policies {
+                policies: CORE.iter().map(|p| (p.name.into(), p.about.into())).collect(),
+                current: self.settings.policy(),
+            }),
+        };
+        answer.unwrap_or_else(|Problem(message, remedy)| Response::Error { message, remedy })
+    }
+
+    /// What happened that people should know, since the last call.
+    pub fn notices(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.notices)
+    }
+
+    /// Counters of service and scheduler.
+    pub fn counters(&self) -> BTreeMap<String, u64> {
+        let mut all = self.engine.counters();
+        let live = self.held.values().filter(|h| h.state == State::Live);
+        let servers = live.clone().filter_map(|h| self.engine.server(h.record.id));
+        let threads = servers.map(|s| u64::from(s.threads)).sum();
+        all.insert("reserved_threads".into(), threads);
+        all.insert("reservations".into(), live.count() as u64);
+        all.insert("granted".into(), self.granted);
+        all.insert("refused".into(), self.refused);
+        all
+    }
+
+    fn status(&self) -> Response {
+        Response::Status {
+            policy: self.settings.policy(),
+            cpus: cpus_of(self.online),
+            reserved: self.admission.reserved(),
+            free: self.admission.free(),
+            reservations: self
+                .held
+                .values()
+                .filter(|h| h.state == State::Live)
+                .map(|h| self.record(h))
+                .collect(),
+        }
+    }
+
+    /// What a reservation has received so far.
+    fn record(&self, held: &Held) -> protocol::Reservation {
+        let mut record = held.record.clone();
+        if let (State::Live, Some(server)) = (held.state, self.engine.server(record.id)) {
+            record.jobs = server.jobs;
+            record.misses = server.misses;
+            record.exhaustions = server.exhaustions;
+            record.consumed_ns = server.consumed;
+            record.tardiness_max_ns = server.tardiness_max;
+            record.tardiness_sum_ns = server.tardiness_sum;
+            record.donated_ns = server.donated;
+            record.received_ns = server.received;
+            record.threads = server.threads;
+            record.age_ns = held.since.elapsed().as_nanos() as u64;
+        }
+        record
+    }
+
+    fn reserve(&mut self, peer: Peer, r: &Reserve) -> Result<Response, Problem> {
+        r.check().or_else(|e| problem(e, "ask again with other values"))?;
+        if peer.uid != 0 && r.budget_ns < limits::BUDGET_MIN {
+            let least = format_duration(limits::BUDGET_MIN);
+            let asked = format_duration(r.budget_ns);
+            return problem(
+                format!("a budget of {asked} is too short to be enforced"),
+                format!("ask for at least {least}; a longer period keeps the share the same"),
+            );
+        }
+        let (watch, affinity) = self.examine(peer, r.pid)?;
+        if let Some(h) = self.held.values().find(|h| {
+            h.state == State::Live && h.record.pid == r.pid && !self.system.gone(&h.watch)
+        }) {
+            return problem(
+                format!("process {} already has reservation {}", r.pid, h.record.id),
+                "release that one first",
+            );
+        }
+        let demand = self.demand(r, affinity)?;
+        self.refresh_above(ABOVE_FRESH);
+        self.look_at_cpus();
+        let fits = match self.user_limit(peer, &demand) {
+            Ok(()) => self.admission.test(&demand),
+            Err(refusal) => Err(refusal),
+        };
+        let placement = match fits {
+            Ok(placement) => placement,
+            Err(refusal) => {
+                self.refused += 1;
+                return Ok(Response::Refused(*refusal));
+            }
+        };
+        self.grant(peer, r, watch, demand, placement)
+    }
+
+    /// Whether this user may reserve for this process; returns a watch on it and where it may run.
+    fn examine(&self, peer: Peer, pid: u32) -> Result<(Watch, u64), Problem> {
+        let none = || Problem(format!("there is no process {pid}"), "give a pid that lives".into());
+        let watch = self.system.watch(pid).map_err(|_| none())?;
+        let facts = self.system.facts(pid).map_err(|_| none())?;
+        if self.system.gone(&watch) {
+            return Err(none());
+        }
+        if peer.uid != 0 && !facts.uids.iter().eq([&peer.uid]) {
+            return problem(
+                format!("process {pid} does not belong to user {} alone", peer.uid),
+                "reserve for your own processes only, or ask root to",
+            );
+        }
+        if facts.kernel {
+            return problem(
+                format!("process {pid} is a thread of the kernel"),
+                "reserve for a program",
+            );
+        }
+        Ok((watch, facts.cpus))
+    }
+
+    /// What is asked of the admission test.
+    fn demand(&self, r: &Reserve, affinity: u64) -> Result<Demand, Problem> {
+        let all = u64::MAX >> (64 - self.settings.cpus);
+        let asked = match &r.cpus {
+            None => all,
+            Some(list) => {
+                if let Some(cpu) = list.iter().find(|c| **c >= self.settings.cpus) {
+                    let there = format_cpus(&cpus_of(all));
+                    return problem(
+                        format!("there is no CPU {cpu}"),
+                        format!("the CPUs are {there}"),
+                    );
+                }
+                mask_of(list)
+            }
+        };
+        let cpus = asked & affinity & self.settings.usable;
+        if cpus == 0 {
+            let show = |mask| format_cpus(&cpus_of(mask & all));
+            return problem(
+                format!(
+                    "no CPU is left: asked for are {}, the process may run on {}, reservations on {}",
+                    show(asked),
+                    show(affinity),
+                    show(self.settings.usable)
+                ),
+                "choose CPUs that are in all three, or change the process's affinity (taskset)",
+            );
+        }
+        Ok(Demand {
+            name: r.name.clone(),
+            budget: r.budget_ns,
+            period: r.period_ns,
+            deadline: r.deadline(),
+            cpus: (cpus != all).then(|| cpus_of(cpus)),
+        })
+    }
+
+    /// What ordinary users may hold.
+    fn user_limit(&self, peer: Peer, demand: &Demand) -> Result<(), Box<Refusal>> {
+        if peer.uid == 0 {
+            return Ok(());
+        }
+        let mine: Vec<&Held> = self
+            .held
+            .values()
+            .filter(|h| h.state == State::Live && h.record.uid == peer.uid)
+            .collect();
+        let total =
+            self.settings.user_share * u64::from((self.settings.usable & self.online).count_ones());
+        let held: Vec<(u32, &Demand)> = mine.iter().map(|h| (h.record.id, &h.demand)).collect();
+        limits::user(total, &held, demand, |smaller| self.admission.test(smaller))
+    }
+
+    fn grant(
+        &mut self,
+        peer: Peer,
+        r: &Reserve,
+        watch: Watch,
+        demand: Demand,
+        placement: Placement,
+    ) -> Result<Response, Problem> {
+        let cpus = mask_of(&placement.cpus);
+        let wanted = Reservation {
+            budget: r.budget_ns,
+            period: r.period_ns,
+            deadline: r.deadline(),
+            cpus,
+            domain: placement.domain as u32,
+            kind: self.settings.kind(),
+            order: self.settings.core_order(),
+            marks: r.marks,
+        };
+        let failed =
+            |e: anyhow::Error| Problem(format!("{e:#}"), "release a reservation first".into());
+        let id = self.engine.reserve(&wanted).map_err(failed)?;
+        if let Err(refusal) = self.admission.admit(id, demand.clone()) {
+            let _ = self.engine.release(id); // it has no threads yet
+            return Ok(Response::Refused(*refusal));
+        }
+        let record = protocol::Reservation {
+            id,
+            name: r.name.clone(),
+            pid: r.pid,
+            uid: peer.uid,
+            budget_ns: r.budget_ns,
+            period_ns: r.period_ns,
+            deadline_ns: r.deadline(),
+            ..Default::default()
+        };
+        self.granted += 1;
+        let held = Held {
+            order: self.granted,
+            state: State::Live,
+            guaranteed: true,
+            connection: Some(peer.connection),
+            watch,
+            demand,
+            domain: placement.domain,
+            cpus,
+            since: Instant::now(),
+            record,
+        };
+        self.held.insert(id, held);
+        let (joined, left_out) = self.enlist(r.pid, id);
+        if joined == 0 {
+            self.close(id);
+            return problem(
+                format!("no thread of process {} can be served", r.pid),
+                "give its threads the policy SCHED_OTHER (chrt --other --pid 0 PID) and ask again",
+            );
+        }
+        if left_out > 0 {
+            self.notices.push(format!(
+                "reservation {id} ({}) does not cover {left_out} of its threads, which have a \
+                 policy of their own (SCHED_FIFO, SCHED_RR or SCHED_DEADLINE)",
+                r.name
+            ));
+        }
+        Ok(Response::Granted {
+            id,
+            policy: self.settings.policy(),
+            cpus: cpus_of(cpus & self.online),
+        })
+    }
+
+    /// Puts all threads of a process under a reservation: how many joined, how many could not.
+    /// What they create meanwhile inherits, or is found by another look.
+    fn enlist(&mut self, pid: u32, id: u32) -> (usize, usize) {
+        let (mut joined, mut left_out) = (0, Vec::new());
+        let mut seen = std::collections::BTreeSet::new();
+        for _ in 0..LOOKS {
+            let threads = self.system.threads(pid).unwrap_or_default();
+            let new: Vec<i32> = threads.into_iter().filter(|t| seen.insert(*t)).collect();
+            if new.is_empty() {
+                break;
+            }
+            for tid in new {
+                match self.engine.assign(tid, Some(id)) {
+                    Ok(()) => joined += 1,
+                    Err(_) => left_out.push(tid),
+                }
+            }
+        }
+        // Some of these have merely ended.
+        let threads = self.system.threads(pid).unwrap_or_default();
+        left_out.retain(|tid| threads.contains(tid));
+        (joined, left_out.len())
+    }
+
+    fn release(&mut self, peer: Peer, id: u32) -> Result<protocol::Reservation, Problem> {
+        let known = self.held.get(&id).filter(|h| h.state != State::Closing);
+        let Some(held) = known else {
+            return problem(format!("there is no reservation {id}"), "see `status` for those held");
+        };
+        if peer.uid != 0 && peer.uid != held.record.uid {
+            return problem(
+                format!("reservation {id} was made by another user"),
+                "release your own reservations only",
+            );
+        }
+        let record = self.record(held);
+        self.close(id);
+        Ok(record)
+    }
+
+    /// Takes a reservation's threads out and frees it, now or by and by.
+    fn close(&mut self, id: u32) {
+        self.admission.release(id);
+        for _ in 0..10 {
+            match self.engine.release(id) {
+                Ok(true) => return drop(self.held.remove(&id)),
+                Ok(false) => (),
+                Err(e) => self.notices.push(format!("reservation {id} cannot be freed: {e:#}")),
+            }
+            for tid in self.engine.members(id) {
+                let _ = self.engine.assign(tid, None); // it may have ended
+            }
+        }
+        if let Some(held) = self.held.get_mut(&id) {
+            held.state = State::Closing;
+        }
+    }
+
+    /// A connection was closed: nobody will ask for the last words of what it had reserved.
+    pub fn disconnected(&mut self, connection: u64) {
+        for held in self.held.values_mut() {
+            if held.connection == Some(connection) {
+                held.connection = None;
+            }
+        }
+    }
+
+    /// Ends what has ended and looks at the CPUs; to be called now and then.
+    pub fn tick(&mut self) {
+        let ids: Vec<u32> = self.held.keys().copied().collect();
+        for id in ids {
+            let held = &self.held[&id];
+            match held.state {
+                State::Live => {
+                    let empty = self.engine.server(id).is_none_or(|s| s.threads == 0);
+                    if empty && self.system.gone(&held.watch) {
+                        self.end(id);
+                    }
+                }
+                State::Ended if held.connection.is_none() => self.close(id),
+                State::Ended => (),
+                State::Closing => self.close(id),
+            }
+        }
+        self.look_at_cpus();
+        if !self.held.is_empty() {
+            self.refresh_above(ABOVE_RENEW);
+        }
+    }
+
+    /// The program of a reservation and all its descendants are gone.
+    fn end(&mut self, id: u32) {
+        self.admission.release(id);
+        let record = self.record(&self.held[&id]);
+        let held = self.held.get_mut(&id).expect("the caller found it");
+        held.record = record;
+        held.state = State::Ended;
+    }
+
+    fn refresh_above(&mut self, older_than: Duration) {
+        if self.above_at.elapsed() >= older_than {
+            let above = self.system.above();
+            self.note_above(above);
+        }
+    }
+
+    fn note_above(&mut self, above: Above) {
+        self.above_at = Instant::now();
+        if above == self.above {
+            return;
+        }
+        if above.realtime.difference(&self.above.realtime).next().is_some() {
+            let names: Vec<&str> = above.realtime.iter().map(String::as_str).collect();
+            self.notices.push(format!(
+                "programs with real-time threads (SCHED_FIFO, SCHED_RR) rank above reservations and \
+                 can delay them; their demand is not known: {}",
+                names.join(", ")
+            ));
+        }
+        let changed = above.deadline != self.above.deadline;
+        self.above = above;
+        if changed {
+            self.rebook();
+        }
+    }
+
+    fn look_at_cpus(&mut self) {
+        let online = self.engine.online();
+        if online != self.online {
+            self.online = online;
+            self.notices.push(format!("CPUs on line: {}", format_cpus(&cpus_of(online))));
+            self.rebook();
+        }
+    }
+
+    /// CPUs of the domain `d`, as the core splits them.
+    fn domain_cpus(&self, d: usize) -> u64 {
+        let (n, k) = (u64::from(self.settings.cpus), u64::from(self.settings.domains()));
+        (0..n).filter(|c| (c * k / n) as usize == d).fold(0, |mask, c| mask | 1 << c)
+    }
+
+    /// What can be reserved has changed: who still fits? The older goes before the younger, and who
+    /// can stay in its domain stays.
+    fn rebook(&mut self) {
+        let mut admission = Admission::new(self.settings.machine(self.online, &self.above));
+        let mut live: Vec<(u64, u32)> = self
+            .held
+            .values()
+            .filter(|h| h.state == State::Live)
+            .map(|h| (h.order, h.record.id))
+            .collect();
+        live.sort_unstable();
+        let mut homeless = Vec::new();
+        for (_, id) in live {
+            let held = self.held.get_mut(&id).expect("just listed");
+            let here = Demand { cpus: Some(cpus_of(held.cpus)), ..held.demand.clone() };
+            match admission.admit(id, here) {
+                Ok(_) => Self::mark(held, true, &mut self.notices),
+                Err(_) => homeless.push(id),
+            }
+        }
+        for id in homeless {
+            let held = &self.held[&id];
+            let (domain, cpus, fits) = match admission.admit(id, held.demand.clone()) {
+                Ok(to) => (to.domain, mask_of(&to.cpus), true),
+                Err(_) if held.cpus & self.online != 0 => (held.domain, held.cpus, false),
+                Err(_) => {
+                    let allowed = held.demand.cpus.as_deref().map_or(u64::MAX, mask_of);
+                    let domains = 0..self.settings.domains() as usize;
+                    let mut there = domains.map(|d| (d, self.domain_cpus(d) & allowed));
+                    match there.find(|(_, cpus)| cpus & self.online != 0) {
+                        Some((domain, cpus)) => (domain, cpus, false),
+                        None => (held.domain, held.cpus, false),
+                    }
+                }
+            };
+            if (domain, cpus) != (held.domain, held.cpus)
+                && let Err(e) = self.engine.place(id, domain as u32, cpus)
+            {
+                self.notices.push(format!("reservation {id} cannot be moved: {e:#}"));
+            }
+            let held = self.held.get_mut(&id).expect("just read");
+            (held.domain, held.cpus) = (domain, cpus);
+            Self::mark(held, fits, &mut self.notices);
+        }
+        self.admission = admission;
+    }
+
+    fn mark(held: &mut Held, guaranteed: bool, notices: &mut Vec<String>) {
+        if held.guaranteed != guaranteed {
+            let word = if guaranteed { "again" } else { "no longer" };
+            let (id, name) = (held.record.id, &held.record.name);
+            let (budget, period) =
+                (format_duration(held.demand.budget), format_duration(held.demand.period));
+            notices.push(format!(
+                "reservation {id} ({name}, {budget} every {period}) is {word} guaranteed"
+            ));
+        }
+        held.guaranteed = guaranteed;
+    }
+}
+
+#[cfg(test)]
+#[path = "reservations_tests.rs"]
+mod tests;

@@ -1,0 +1,286 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! The control socket: many clients, none of which can hold up another. One thread, nothing blocks;
+//! what a client may keep waiting, send or leave unread is limited.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::{self, Read, Write};
+use std::os::fd::AsFd;
+use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use onbeat_model::protocol::{REQUEST_BYTES, Request, Response, parse_message};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::net::sockopt::socket_peercred;
+
+use crate::engine::Engine;
+use crate::reservations::{Book, Peer};
+use crate::system::System;
+
+/// Connections at a time.
+const CLIENTS: usize = 512;
+/// Connections of one ordinary user at a time.
+const CLIENTS_OF_A_USER: usize = 64;
+/// A request must be whole, and an answer read, within this.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// Requests answered before others get their turn.
+const TURN: usize = 16;
+
+/// The listening socket; its file goes when this does.
+#[derive(Debug)]
+pub struct Socket {
+    listener: UnixListener,
+    path: PathBuf,
+}
+
+impl Socket {
+    /// Listens at `path`, open to everybody: who may do what is decided by request.
+    ///
+    /// # Errors
+    /// Somebody listens there, something else is there, or the folder cannot be written.
+    pub fn bind(path: &Path) -> Result<Self> {
+        let shown = path.display();
+        if let Some(folder) = path.parent() {
+            fs::create_dir_all(folder)
+                .with_context(|| format!("cannot make the folder {}", folder.display()))?;
+        }
+        if let Ok(meta) = path.symlink_metadata() {
+            if !meta.file_type().is_socket() {
+                bail!(
+                    "{shown} is in the way: it is no socket; remove it or choose another --socket"
+                );
+            }
+            if UnixStream::connect(path).is_ok() {
+                bail!("a service already listens at {shown}; stop it or choose another --socket");
+            }
+            fs::remove_file(path).with_context(|| format!("cannot replace the old {shown}"))?;
+        }
+        let listener =
+            UnixListener::bind(path).with_context(|| format!("cannot listen at {shown}"))?;
+        fs::set_permissions(path, fs::Permissions::from_mode(0o666))?;
+        listener.set_nonblocking(true)?;
+        Ok(Self { listener, path: path.into() })
+    }
+}
+
+impl Drop for Socket {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.path); // somebody may have removed it before
+    }
+}
+
+struct Client {
+    stream: UnixStream,
+    peer: Peer,
+    input: Vec<u8>,
+    /// Since when an unfinished request has been waiting for its rest.
+    begun: Option<Instant>,
+    output: Vec<u8>,
+    /// Since when an answer has been waiting to be read.
+    unread: Option<Instant>,
+    /// No more requests: what is left to say is said, then it is closed.
+    done: bool,
+}
+
+impl Client {
+    /// Reads what is there. Only once per turn: the rest waits in the socket.
+    fn read(&mut self) {
+        let mut chunk = [0; 16 << 10];
+        match self.stream.read(&mut chunk) {
+            Ok(0) => self.done = true,
+            Ok(n) => self.input.extend_from_slice(&chunk[..n]),
+            Err(e)
+                if matches!(e.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => {}
+            Err(_) => self.done = true,
+        }
+    }
+
+    /// The next whole request, without its end.
+    fn line(&mut self) -> Option<Vec<u8>> {
+        let end = self.input.iter().position(|b| *b == b'\n')?;
+        let mut line: Vec<u8> = self.input.drain(..=end).collect();
+        line.pop();
+        Some(line)
+    }
+
+    /// Whether a whole request waits.
+    fn whole(&self) -> bool {
+        self.input.contains(&b'\n')
+    }
+
+    fn say(&mut self, answer: &Response) {
+        match serde_json::to_vec(answer) {
+            Ok(text) => self.output.extend(text),
+            Err(_) => self.done = true,
+        }
+        self.output.push(b'\n');
+    }
+
+    fn write(&mut self) {
+        while !self.output.is_empty() {
+            match self.stream.write(&self.output) {
+                Ok(n) => drop(self.output.drain(..n)),
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => break,
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => (),
+                Err(_) => {
+                    self.output.clear();
+                    self.done = true;
+                }
+            }
+        }
+        self.unread = (!self.output.is_empty()).then(|| self.unread.unwrap_or_else(Instant::now));
+    }
+
+    /// Answers the requests that are whole; whether more wait for another turn.
+    fn serve<E: Engine, S: System>(&mut self, book: &mut Book<E, S>) -> bool {
+        for _ in 0..TURN {
+            if !self.output.is_empty() {
+                break; // an answer must be read before the next is worked out
+            }
+            let Some(line) = self.line() else { break };
+            let answer = match parse_message::<Request>(&line) {
+                _ if line.len() as u64 > REQUEST_BYTES => too_long(),
+                Ok(request) => book.answer(self.peer, request),
+                Err(e) => error(&e.to_string(), "see docs/service.md for the protocol"),
+            };
+            self.say(&answer);
+            self.write();
+        }
+        let whole = self.whole();
+        if !whole && self.input.len() as u64 > REQUEST_BYTES {
+            self.say(&too_long());
+            self.input.clear();
+            self.done = true;
+            self.write();
+        }
+        let unfinished = !self.input.is_empty() && !whole;
+        self.begun = unfinished.then(|| self.begun.unwrap_or_else(Instant::now));
+        whole && self.output.is_empty()
+    }
+
+    fn over(&self) -> bool {
+        let late = |since: Option<Instant>| since.is_some_and(|t| t.elapsed() > PATIENCE);
+        late(self.begun)
+            || late(self.unread)
+            || (self.done && self.output.is_empty() && !self.whole())
+    }
+}
+
+fn error(message: &str, remedy: &str) -> Response {
+    Response::Error { message: message.into(), remedy: remedy.into() }
+}
+
+fn too_long() -> Response {
+    error(&format!("a request of more than {REQUEST_BYTES} bytes"), "send one request a line")
+}
+
+/// The service: socket, clients, book.
+pub struct Service<E, S> {
+    /// Reservations.
+    pub book: Book<E, S>,
+    socket: Socket,
+    clients: BTreeMap<u64, Client>,
+    connections: u64,
+    /// Some client has whole requests that wait for their turn.
+    pending: bool,
+}
+
+impl<E: Engine, S: System> Service<E, S> {
+    /// A service that has not answered anybody yet.
+    pub fn new(book: Book<E, S>, socket: Socket) -> Self {
+        Self { book, socket, clients: BTreeMap::new(), connections: 0, pending: false }
+    }
+
+    /// Serves whoever wants something, or returns after `patience`, or when `wake` is readable.
+    ///
+    /// # Errors
+    /// The system cannot wait; nothing a client does leads to one.
+    pub fn turn(&mut self, patience: Duration, wake: &impl AsFd) -> Result<()> {
+        let patience = if self.pending { Duration::ZERO } else { patience };
+        let mut fds = vec![
+            PollFd::from_borrowed_fd(wake.as_fd(), PollFlags::IN),
+            PollFd::from_borrowed_fd(self.socket.listener.as_fd(), PollFlags::IN),
+        ];
+        let mut who = Vec::with_capacity(self.clients.len());
+        for (id, client) in &self.clients {
+            let want = if client.output.is_empty() { PollFlags::IN } else { PollFlags::OUT };
+            fds.push(PollFd::from_borrowed_fd(client.stream.as_fd(), want));
+            who.push(*id);
+        }
+        let limit = Timespec {
+            tv_sec: patience.as_secs() as i64,
+            tv_nsec: i64::from(patience.subsec_nanos()),
+        };
+        match poll(&mut fds, Some(&limit)) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => (),
+            Err(e) => return Err(e).context("waiting for clients"),
+        }
+        let knock = !fds[1].revents().is_empty();
+        let ready: Vec<(u64, PollFlags)> =
+            who.into_iter().zip(fds[2..].iter().map(PollFd::revents)).collect();
+        self.pending = false;
+        for (id, flags) in ready {
+            let client = self.clients.get_mut(&id).expect("it was just polled");
+            if flags.contains(PollFlags::OUT) {
+                client.write();
+            }
+            // One that hung up may have left requests behind.
+            if flags.intersects(PollFlags::IN | PollFlags::HUP | PollFlags::ERR)
+                && client.output.is_empty()
+                && !client.whole()
+                && !client.done
+            {
+                client.read();
+            }
+            self.pending |= client.serve(&mut self.book);
+        }
+        let over: Vec<u64> =
+            self.clients.iter().filter(|(_, c)| c.over()).map(|(id, _)| *id).collect();
+        for id in over {
+            self.clients.remove(&id);
+            self.book.disconnected(id);
+        }
+        if knock {
+            self.accept();
+        }
+        Ok(())
+    }
+
+    fn accept(&mut self) {
+        // No more than can be refused in one turn either.
+        for _ in 0..TURN {
+            let Ok((stream, _)) = self.socket.listener.accept() else { return };
+            let Ok(who) = socket_peercred(&stream) else { continue };
+            if stream.set_nonblocking(true).is_err() {
+                continue;
+            }
+            self.connections += 1;
+            let uid = who.uid.as_raw();
+            let peer = Peer { uid, connection: self.connections };
+            let mut client = Client {
+                stream,
+                peer,
+                input: Vec::new(),
+                begun: None,
+                output: Vec::new(),
+                unread: None,
+                done: false,
+            };
+            let same = self.clients.values().filter(|c| c.peer.uid == uid).count();
+            let full = self.clients.len() >= CLIENTS || (uid != 0 && same >= CLIENTS_OF_A_USER);
+            if full {
+                client.say(&error("too many connections", "close some, or try again later"));
+                client.write();
+                continue;
+            }
+            self.clients.insert(self.connections, client);
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "service_tests.rs"]
+mod tests;

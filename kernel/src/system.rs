@@ -1,0 +1,205 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Processes: whom they belong to, which threads they have, when they are gone. Behind a trait so
+//! that the service can be tested without a machine.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
+
+use crate::machine::MAX_CPUS;
+
+/// A process that is watched: its number cannot come to mean another one unnoticed.
+#[derive(Debug)]
+pub struct Watch {
+    /// Its number.
+    pub pid: u32,
+    /// Readable once the process is gone; none in tests.
+    pub fd: Option<OwnedFd>,
+}
+
+/// What is known of a process.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Facts {
+    /// Every user id that any of its threads acts as (real, effective, saved).
+    pub uids: BTreeSet<u32>,
+    /// CPUs its first thread may use.
+    pub cpus: u64,
+    /// It is the kernel's.
+    pub kernel: bool,
+}
+
+/// CPU time that ranks above reservations.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Above {
+    /// Bandwidth of all SCHED_DEADLINE threads, in billionths of a CPU, rounded up.
+    pub deadline: u64,
+    /// Names of the programs with SCHED_FIFO or SCHED_RR threads, the kernel's own left out.
+    pub realtime: BTreeSet<String>,
+}
+
+/// The processes of this machine.
+pub trait System {
+    /// Begins to watch a process.
+    ///
+    /// # Errors
+    /// There is no such process.
+    fn watch(&self, pid: u32) -> io::Result<Watch>;
+    /// Whether the watched process is gone.
+    fn gone(&self, watch: &Watch) -> bool;
+    /// What is known of it.
+    ///
+    /// # Errors
+    /// It cannot be read, most likely because it is gone.
+    fn facts(&self, pid: u32) -> io::Result<Facts>;
+    /// Its threads.
+    ///
+    /// # Errors
+    /// As [`System::facts`].
+    fn threads(&self, pid: u32) -> io::Result<Vec<i32>>;
+    /// What ranks above reservations.
+    fn above(&self) -> Above;
+}
+
+/// The real one: /proc.
+#[derive(Debug, Default)]
+pub struct Proc;
+
+impl System for Proc {
+    fn watch(&self, pid: u32) -> io::Result<Watch> {
+        let number = i32::try_from(pid).ok().and_then(Pid::from_raw);
+        let number = number.ok_or(io::ErrorKind::NotFound)?;
+        Ok(Watch { pid, fd: Some(pidfd_open(number, PidfdFlags::empty())?) })
+    }
+
+    fn gone(&self, watch: &Watch) -> bool {
+        let Some(fd) = &watch.fd else { return false };
+        let mut fds = [PollFd::from_borrowed_fd(fd.as_fd(), PollFlags::IN)];
+        let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+        poll(&mut fds, Some(&now)).is_ok_and(|n| n > 0)
+    }
+
+    fn facts(&self, pid: u32) -> io::Result<Facts> {
+        let mut facts = Facts { uids: BTreeSet::new(), cpus: 0, kernel: false };
+        for tid in self.threads(pid)? {
+            let status = match fs::read_to_string(format!("/proc/{pid}/task/{tid}/status")) {
+                Ok(status) => status,
+                Err(e) if tid as u32 == pid => return Err(e),
+                Err(_) => continue, // it ended meanwhile
+            };
+            for line in status.lines() {
+                if let Some(uids) = line.strip_prefix("Uid:") {
+                    facts
+                        .uids
+                        .extend(uids.split_whitespace().filter_map(|u| u.parse::<u32>().ok()));
+                } else if let Some(is) = line.strip_prefix("Kthread:") {
+                    facts.kernel = is.trim() == "1";
+                }
+            }
+        }
+        let number = Pid::from_raw(pid as i32);
+        let cpus = rustix::thread::sched_getaffinity(number)?;
+        facts.cpus =
+            (0..MAX_CPUS).filter(|c| cpus.is_set(*c as usize)).fold(0, |mask, c| mask | 1 << c);
+        Ok(facts)
+    }
+
+    fn threads(&self, pid: u32) -> io::Result<Vec<i32>> {
+        let entries = fs::read_dir(format!("/proc/{pid}/task"))?;
+        Ok(entries.flatten().filter_map(|e| e.file_name().to_str()?.parse().ok()).collect())
+    }
+
+    fn above(&self) -> Above {
+        let mut above = Above::default();
+        let Ok(processes) = fs::read_dir("/proc") else { return above };
+        let number = |entry: fs::DirEntry| entry.file_name().to_str()?.parse::<u32>().ok();
+        for pid in processes.flatten().filter_map(number) {
+            for tid in self.threads(pid).unwrap_or_default() {
+                if let Ok(stat) = fs::read_to_string(format!("/proc/{pid}/task/{tid}/stat")) {
+                    note_class(&stat, tid, &mut above);
+                }
+            }
+        }
+        above
+    }
+}
+
+/// Looks at one line of /proc/PID/stat (proc(5): field 2 name, 9 flags, 41 policy).
+fn note_class(stat: &str, tid: i32, above: &mut Above) {
+    const KERNEL_THREAD: u64 = 0x0020_0000;
+    let Some((name, rest)) = stat.split_once('(').and_then(|(_, s)| s.rsplit_once(')')) else {
+        return;
+    };
+    let fields: Vec<&str> = rest.split_whitespace().collect();
+    let field = |n: usize| fields.get(n - 3).and_then(|f| f.parse::<u64>().ok());
+    if field(9).is_none_or(|flags| flags & KERNEL_THREAD != 0) {
+        return;
+    }
+    match field(41) {
+        Some(1 | 2) => drop(above.realtime.insert(name.to_string())),
+        Some(6) => above.deadline += deadline_bandwidth(tid),
+        _ => (),
+    }
+}
+
+/// Runtime over period of a SCHED_DEADLINE thread, in billionths, rounded up.
+fn deadline_bandwidth(tid: i32) -> u64 {
+    // SAFETY: all zeroes is a valid sched_attr; the kernel writes no more than the size it is given.
+    let attr = unsafe {
+        let mut attr: libc::sched_attr = std::mem::zeroed();
+        let size = size_of::<libc::sched_attr>() as u32;
+        match libc::syscall(libc::SYS_sched_getattr, tid, &mut attr, size, 0) {
+            0 => attr,
+            _ => return 0,
+        }
+    };
+    let period = if attr.sched_period == 0 { attr.sched_deadline } else { attr.sched_period };
+    let exact = u128::from(attr.sched_runtime) * 1_000_000_000;
+    exact.div_ceil(u128::from(period.max(1))).min(1_000_000_000) as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn this_process_is_known_and_watched() {
+        let me = std::process::id();
+        let watch = Proc.watch(me).unwrap();
+        assert!(!Proc.gone(&watch));
+        let facts = Proc.facts(me).unwrap();
+        assert!(facts.uids.contains(&rustix::process::getuid().as_raw()));
+        assert!(!facts.kernel && facts.cpus != 0);
+        assert!(Proc.threads(me).unwrap().contains(&(me as i32)));
+    }
+
+    #[test]
+    fn a_process_that_ended_is_gone_even_before_it_is_reaped() {
+        let mut child = std::process::Command::new("true").spawn().unwrap();
+        let watch = Proc.watch(child.id()).unwrap();
+        while !Proc.gone(&watch) {
+            std::thread::yield_now();
+        }
+        child.wait().unwrap();
+        assert!(Proc.gone(&watch));
+        assert!(Proc.watch(child.id()).is_err());
+    }
+
+    #[test]
+    fn real_time_programs_are_noted_by_name_and_kernel_threads_are_not() {
+        let stat = |name: &str, flags: u32, policy: u32| {
+            let middle = "0 ".repeat(31);
+            format!("7 ({name}) S 1 1 1 0 -1 {flags} {middle}{policy} 0 0")
+        };
+        let mut above = Above::default();
+        note_class(&stat("pipe) wire", 0x40_0000, 1), 7, &mut above);
+        note_class(&stat("migration/0", 0x20_8040, 1), 7, &mut above);
+        note_class(&stat("bash", 0x40_0000, 0), 7, &mut above);
+        note_class("garbage", 7, &mut above);
+        assert_eq!(above.realtime, BTreeSet::from(["pipe) wire".to_string()]));
+        assert_eq!(above.deadline, 0);
+    }
+}
