@@ -36,6 +36,8 @@ pub struct Experiment {
     pub outcomes: Vec<Outcome>,
     /// What a paper says, and what we measured.
     pub claims: Vec<Claim>,
+    /// Perfetto traces: label, and path relative to the page.
+    pub traces: Vec<(String, String)>,
 }
 
 /// A claim of a paper beside our measurement.

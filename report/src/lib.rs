@@ -4,8 +4,10 @@
 //! - [`Outcome`]: the figures of one run, which tables and pages are made from; [`result_json`]: the same for programs.
 //! - [`table`]: a table for the terminal.
 //! - [`html`]: a page that opens from disk, with curves, bars, tables and the claims of papers beside ours.
+//! - [`claims`]: claims of papers as data, checked against outcomes.
 //! - [`perfetto`]: a trace for the Perfetto UI.
 
+pub mod claims;
 pub mod html;
 mod outcome;
 pub mod perfetto;

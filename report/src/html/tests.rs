@@ -16,6 +16,7 @@ fn page(outcomes: Vec<Outcome>) -> Page {
         about: String::new(),
         outcomes,
         claims: vec![claim],
+        traces: vec![("g-edf".into(), "traces/kato-11-lab-g-edf.pftrace".into())],
     };
     Page { title: "Results".into(), experiments: vec![experiment], ..Page::default() }
 }
@@ -63,6 +64,17 @@ fn short_runs_and_empty_pages_have_no_curves_but_are_pages() {
         ..sample("g-edf", World::Sim, 1)
     });
     assert!(!render(&page(vec![nothing])).unwrap().contains("NaN"));
+}
+
+#[test]
+fn traces_are_linked_only_inside_the_folder() {
+    let mut p = page(vec![outcome("g-edf")]);
+    for bad in ["/etc/passwd", "../x", "javascript:alert(1)", "//host/x"] {
+        p.experiments[0].traces.push(("bad".into(), bad.into()));
+    }
+    let html = render(&p).unwrap();
+    assert!(html.contains("<a href=\"traces&#x2f;kato-11-lab-g-edf.pftrace\">g-edf</a>"), "{html}");
+    assert_eq!(html.matches("<a href=").count(), 1);
 }
 
 #[test]

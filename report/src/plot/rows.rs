@@ -156,11 +156,10 @@ fn tardiness(
         let (m, y, paint) = (&o.metrics, middle(i), colour(&o.policy));
         let (p99, max) = (x(m.tardiness_p99_ms), x(m.tardiness_max_ms));
         root.draw(&PathElement::new(vec![(p99, y), (max, y)], paint.stroke_width(2)))?;
-        root.draw(&Circle::new((max, y), 5, paint.filled()))?;
-        root.draw(&Circle::new((p99, y), 5, WHITE.filled()))?;
-        root.draw(&Circle::new((p99, y), 5, paint.stroke_width(2)))?;
+        root.draw(&Circle::new((p99, y), 7, paint.stroke_width(2)))?;
+        root.draw(&Circle::new((max, y), 4, paint.filled()))?;
         let text = short(m.tardiness_max_ms);
-        root.draw(&Text::new(text, (max + 10, y), font(17, INK, HPos::Left)))?;
+        root.draw(&Text::new(text, (max + 14, y), font(17, INK, HPos::Left)))?;
     }
     Ok(())
 }
