@@ -127,9 +127,25 @@ fn experiment(e: &Experiment) -> Result<Value, PageError> {
             context! { id => c.id, figure => c.figure, claim => c.claim, ours => c.ours, verdict, class }
         })
         .collect();
-    Ok(
-        context! { id => anchor(&e.id), name => e.id, title => e.title, about => e.about, worlds, claims },
-    )
+    // A path that could leave the folder or name another host is shown, but is no link.
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_.+/".contains(c);
+    let traces: Vec<Value> = e
+        .traces
+        .iter()
+        .map(|(label, path)| {
+            let inside = !path.starts_with('/') && !path.split('/').any(|part| part == "..");
+            context! { label, path, link => inside && path.chars().all(plain) }
+        })
+        .collect();
+    Ok(context! {
+        id => anchor(&e.id),
+        name => e.id,
+        title => e.title,
+        about => e.about,
+        worlds,
+        claims,
+        traces,
+    })
 }
 
 /// Figures, pictures and tables of one world.
