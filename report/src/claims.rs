@@ -67,18 +67,21 @@ impl Claims {
     }
 
     /// The claims about an experiment (or the experiment whose `-decode` variant it is), set beside the outcomes of
-    /// one world. A claim *holds* if all its expectations do, and *differs* if none does; expectations about
-    /// policies that did not run do not count.
+    /// one world. A claim *holds* if all its expectations do, *differs* if none does, and is *open* as long as a
+    /// policy it speaks of did not run.
     pub fn about(&self, experiment: &str, outcomes: &[&Outcome]) -> Vec<Claim> {
         let base = experiment.strip_suffix("-decode").unwrap_or(experiment);
         self.claims
             .iter()
             .filter(|c| c.experiment == base || c.experiment == experiment)
             .map(|c| {
-                let checks: Vec<Check> = c.expect.iter().flat_map(|e| e.check(outcomes)).collect();
+                let by_expectation: Vec<Vec<Check>> =
+                    c.expect.iter().map(|e| e.check(outcomes)).collect();
+                let complete = by_expectation.iter().all(|checks| !checks.is_empty());
+                let checks: Vec<Check> = by_expectation.into_iter().flatten().collect();
                 let kept = checks.iter().filter(|c| c.holds).count();
                 let verdict = match kept {
-                    _ if checks.is_empty() => Verdict::Open,
+                    _ if checks.is_empty() || !complete => Verdict::Open,
                     n if n == checks.len() => Verdict::Holds,
                     0 => Verdict::Differs,
                     _ => Verdict::Partly,
@@ -226,6 +229,7 @@ mod tests {
     fn what_did_not_run_is_not_judged() {
         assert_eq!(verdict("\"fifo jobs > 3\""), Verdict::Open);
         assert_eq!(verdict("\"fcbs jobs > fifo\""), Verdict::Open);
+        assert_eq!(verdict("\"fcbs jobs > 3\", \"fcbs jobs > fifo\""), Verdict::Open);
         assert_eq!(verdict(""), Verdict::Open);
     }
 

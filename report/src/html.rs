@@ -65,7 +65,7 @@ pub enum Verdict {
     Partly,
     /// Not here; the text says why.
     Differs,
-    /// Not measured.
+    /// Not, or not wholly, measured.
     Open,
 }
 
@@ -75,7 +75,7 @@ impl Verdict {
             Verdict::Holds => ("✓ holds", "holds"),
             Verdict::Partly => ("◐ in part", "partly"),
             Verdict::Differs => ("✗ differs", "differs"),
-            Verdict::Open => ("– not measured", "open"),
+            Verdict::Open => ("– open", "open"),
         }
     }
 }
