@@ -76,6 +76,8 @@ pub struct Engine {
     detail: Detail,
     events: Vec<Event>,
     now: u64,
+    /// Tasks that have jobs left.
+    unfinished: usize,
     /// Jobs completed so far.
     pub completed: u64,
 }
@@ -106,6 +108,10 @@ impl Engine {
                 Load::Endless => releases.push(Reverse((0, i as u32))),
             }
         }
+        let unfinished = tasks
+            .iter()
+            .filter(|t| matches!(&t.load, Load::Jobs { times, .. } if !times.is_empty()))
+            .count();
         let idle = Cpu { task: NOBODY, start: 0, finish: u64::MAX, slice: u64::MAX };
         Engine {
             core,
@@ -116,13 +122,17 @@ impl Engine {
             detail,
             events: Vec::new(),
             now: 0,
+            unfinished,
             completed: 0,
         }
     }
 
-    /// Runs until `horizon`, or until no job is left.
-    pub fn run(&mut self, horizon: u64) {
-        while let Some(next) = self.next_event(horizon) {
+    /// Runs until no job is left, at least until `least`, at most until `most`. Returns when.
+    pub fn run(&mut self, least: u64, most: u64) -> u64 {
+        while let Some(next) = self.next_event(most) {
+            if next > least && self.unfinished == 0 {
+                break;
+            }
             self.now = next;
             self.completions();
             self.timers();
@@ -131,7 +141,8 @@ impl Engine {
                 self.core.drain(&mut self.events);
             }
         }
-        self.now = self.now.max(horizon);
+        self.now = if self.unfinished == 0 { self.now.max(least) } else { most };
+        self.now
     }
 
     fn next_event(&self, horizon: u64) -> Option<u64> {
@@ -218,6 +229,9 @@ impl Engine {
         let more = job + 1 < times.len();
         t.job += 1;
         self.completed += 1;
+        if !more {
+            self.unfinished -= 1;
+        }
         if self.detail != Detail::Counters {
             self.events.push(
                 Event::new(now, EventKind::Complete, job as u64, exec).of(i as u32).on(cpu as u32),

@@ -14,6 +14,9 @@ use crate::engine::{Detail, Engine, Load};
 /// How much of the best-effort share is served at a time, ns; the service uses the same.
 pub const SHARE_QUANTUM: u64 = 1_000_000;
 
+/// How long after the last release unfinished jobs are waited for, ns.
+const GRACE: u64 = 1_000_000_000;
+
 /// Why a task set cannot be simulated.
 #[derive(Debug, Error)]
 pub enum SimError {
@@ -142,9 +145,9 @@ pub fn simulate_with(set: &TaskSet, policy: &CorePolicy, detail: Detail) -> Resu
     }
 
     let mut engine = Engine::new(core, set.cpus, loads, set.overheads, detail);
-    engine.run(set.duration);
+    let horizon = engine.run(set.duration, set.duration + GRACE);
     let events = engine.finish();
-    Ok(Run {
+    let mut run = Run {
         world: World::Sim,
         policy: policy.name.to_owned(),
         platform: Platform {
@@ -156,6 +159,9 @@ pub fn simulate_with(set: &TaskSet, policy: &CorePolicy, detail: Detail) -> Resu
         tasks: infos,
         events,
         origin_ns: 0,
-        horizon_ns: set.duration,
-    })
+        horizon_ns: horizon,
+    };
+    // Jobs that late tasks never came to were released all the same.
+    run.add_missing_releases(set);
+    Ok(run)
 }
