@@ -20,7 +20,7 @@ use onbeat_kernel::reservations::{Book, Peer, Settings};
 use onbeat_kernel::scheduler::Scheduler;
 use onbeat_kernel::service::{Service, Socket};
 use onbeat_kernel::stats::{self, Metrics};
-use onbeat_kernel::system::Proc;
+use onbeat_kernel::system::{Proc, System};
 use onbeat_model::policy::{Order, Policy};
 use onbeat_model::protocol::{Request, Response};
 use onbeat_model::units::{Fraction, parse_percent};
@@ -71,6 +71,9 @@ struct Options {
     /// What one ordinary user may reserve of the CPUs' total
     #[arg(long, default_value = "50%", value_name = "PERCENT")]
     max_share: String,
+    /// Stop once this process has ended and nothing is reserved any more
+    #[arg(long, value_name = "PID")]
+    with: Option<u32>,
     /// Print statistics each INTERVAL seconds
     #[arg(long, value_name = "INTERVAL", value_parser = interval)]
     stats: Option<Duration>,
@@ -231,6 +234,10 @@ fn serve(
     let mut service = Service::new(Book::new(scheduler, Proc, settings), socket);
     let mut failed = None;
     let mut bell = wake;
+    let companion = match options.with {
+        Some(pid) => Some(Proc.watch(pid).with_context(|| format!("--with {pid}"))?),
+        None => None,
+    };
     while !service.book.engine.exited() {
         if bell.read(&mut [0; 16]).is_ok() {
             break;
@@ -242,6 +249,9 @@ fn serve(
         }
         let root = Peer { uid: 0, connection: 0 };
         if let Response::Status { reservations, .. } = service.book.answer(root, Request::Status) {
+            if reservations.is_empty() && companion.as_ref().is_some_and(|c| Proc.gone(c)) {
+                break;
+            }
             let latest = Metrics::new(&service.book.counters(), reservations);
             *metrics.lock().unwrap_or_else(|e| e.into_inner()) = latest;
         }

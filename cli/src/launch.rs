@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Finds the reservation service, or starts one for the time of a run.
+
+use std::io::Read;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use onbeat_client::{DEFAULT_SOCKET, SOCKET_VARIABLE, Service};
+use onbeat_kernel::machine;
+use onbeat_model::protocol::{Request, Response};
+
+use crate::guest::Signals;
+
+/// The verifier is slow on slow machines.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// Where the service listens.
+pub fn socket() -> PathBuf {
+    std::env::var_os(SOCKET_VARIABLE).unwrap_or_else(|| DEFAULT_SOCKET.into()).into()
+}
+
+/// A service that this process has started.
+pub struct Own {
+    child: Child,
+}
+
+/// Connects to the service, or starts it if there is none and this process may.
+///
+/// # Errors
+/// There is none and it cannot be started; says what to do.
+pub fn connect(policy: Option<&str>, signals: &Signals) -> Result<(Service, Option<Own>)> {
+    let socket = socket();
+    match Service::connect_to(&socket) {
+        Ok(mut service) => {
+            check_policy(&mut service, policy)?;
+            Ok((service, None))
+        }
+        Err(error) if !machine::privileged() => {
+            let root = rustix::process::geteuid().is_root();
+            let may = if root { "with CAP_SYS_ADMIN" } else { "as root" };
+            bail!(
+                "{error}. Only root can start it: run this {may}, or have scx_onbeat started as a \
+                 service once (`onbeat doctor` says what this machine still needs)"
+            )
+        }
+        Err(_) => {
+            if let Some(obstacle) = machine::obstacles().first() {
+                bail!("no reservation service runs and none can be started: {obstacle}");
+            }
+            let own = start(&socket, policy)?;
+            wait(own, &socket, signals).map(|(service, own)| (service, Some(own)))
+        }
+    }
+}
+
+fn check_policy(service: &mut Service, wanted: Option<&str>) -> Result<()> {
+    let Some(wanted) = wanted else { return Ok(()) };
+    let wanted: onbeat_model::policy::Policy = wanted.parse()?;
+    let Response::Policies { current, .. } = service.ask(&Request::Policies)? else {
+        bail!("the service does not tell its policy; use the same version on both sides");
+    };
+    if current != wanted.to_string() {
+        bail!(
+            "the running service serves {current}, not {wanted}; leave --policy out, or restart \
+             scx_onbeat with --policy {wanted}"
+        );
+    }
+    Ok(())
+}
+
+/// `scx_onbeat`: beside this program, or where programs are.
+fn program() -> Result<PathBuf> {
+    if let Ok(me) = std::env::current_exe() {
+        let beside = me.with_file_name("scx_onbeat");
+        if beside.is_file() {
+            return Ok(beside);
+        }
+    }
+    crate::guest::find("scx_onbeat".as_ref())
+        .map_err(|(_, why)| anyhow::anyhow!("{why}; install it beside onbeat or in PATH"))
+}
+
+fn start(socket: &Path, policy: Option<&str>) -> Result<Own> {
+    let program = program()?;
+    let mut command = Command::new(&program);
+    if let Some(policy) = policy {
+        command.args(["--policy", policy]);
+    }
+    command
+        .arg("--socket")
+        .arg(socket)
+        .args(["--with", &std::process::id().to_string()])
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        // Ctrl-C is for the program; the scheduler goes when that has gone.
+        .process_group(0);
+    let child = command.spawn().with_context(|| format!("cannot start {}", program.display()))?;
+    Ok(Own { child })
+}
+
+fn wait(mut own: Own, socket: &Path, signals: &Signals) -> Result<(Service, Own)> {
+    let begin = Instant::now();
+    loop {
+        if let Some(status) = own.child.try_wait()? {
+            bail!("scx_onbeat, started for this run, ended ({status}){}", own.words());
+        }
+        // The socket is there before the scheduler is in force: an answer says that it is.
+        if let Ok(mut service) = Service::connect_to(socket)
+            && service.ask(&Request::Status).is_ok()
+        {
+            return Ok((service, own));
+        }
+        if begin.elapsed() > PATIENCE {
+            own.stop();
+            bail!("scx_onbeat, started for this run, is not ready after {PATIENCE:?}");
+        }
+        if let Some((signal, _)) = signals.wait(Some(Duration::from_millis(20)))
+            && signal != libc::SIGCHLD
+        {
+            own.stop();
+            bail!("stopped by signal {signal} while the scheduler was starting");
+        }
+    }
+}
+
+impl Own {
+    /// What it said on its standard error; it must have ended.
+    fn words(&mut self) -> String {
+        let mut text = String::new();
+        if let Some(mut stderr) = self.child.stderr.take() {
+            let _ = stderr.read_to_string(&mut text);
+        }
+        match text.trim() {
+            "" => String::new(),
+            text => format!(":\n{text}"),
+        }
+    }
+
+    /// Whether it has ended by itself; what it said.
+    pub fn ended(&mut self) -> Option<String> {
+        let status = self.child.try_wait().ok()??;
+        Some(format!("{status}{}", self.words()))
+    }
+
+    /// Unloads the scheduler and waits until that is done.
+    pub fn stop(mut self) {
+        // SAFETY: the child has not been waited for, so its number is still its own.
+        unsafe { libc::kill(self.child.id() as i32, libc::SIGTERM) };
+        let _ = self.child.wait();
+    }
+}

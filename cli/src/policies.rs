@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! `onbeat policies`: what there is to choose from.
+
+use std::process::ExitCode;
+
+use anyhow::Result;
+use clap::Args;
+use onbeat_model::policy::{ALIASES, BASELINES, CORE};
+use serde::Serialize;
+
+/// List the scheduling policies
+#[derive(Debug, Args)]
+pub struct Options {
+    /// Print a JSON array
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Serialize)]
+struct Line {
+    name: &'static str,
+    about: String,
+    /// `onbeat`: runs in the simulator, the lab and live; `baseline`: the kernel's own, in the lab.
+    kind: &'static str,
+}
+
+fn lines() -> Vec<Line> {
+    let core = CORE.iter().map(|p| Line { name: p.name, about: p.about.into(), kind: "onbeat" });
+    let aliases = ALIASES.iter().map(|(name, of)| {
+        let about = format!("short for {of}");
+        Line { name, about, kind: "onbeat" }
+    });
+    let baselines = BASELINES.iter().map(|(name, _, about)| {
+        let about = (*about).into();
+        Line { name, about, kind: "baseline" }
+    });
+    let scx = Line {
+        name: "scx:NAME",
+        about: "the published sched_ext scheduler scx_NAME".into(),
+        kind: "baseline",
+    };
+    core.chain(aliases).chain(baselines).chain([scx]).collect()
+}
+
+/// Prints them.
+pub fn run(options: &Options) -> Result<ExitCode> {
+    let lines = lines();
+    if options.json {
+        println!("{}", serde_json::to_string_pretty(&lines)?);
+        return Ok(ExitCode::SUCCESS);
+    }
+    let width = lines.iter().map(|l| l.name.len()).max().unwrap_or(0);
+    println!("Onbeat's own (simulator, lab, live):");
+    for line in lines.iter().filter(|l| l.kind == "onbeat") {
+        println!("  {:width$}  {}", line.name, line.about);
+    }
+    println!("To compare with (lab only):");
+    for line in lines.iter().filter(|l| l.kind == "baseline") {
+        println!("  {:width$}  {}", line.name, line.about);
+    }
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,323 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! `onbeat run`: a program under a reservation.
+
+use std::ffi::OsString;
+use std::path::Path;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+use clap::Args;
+use onbeat_client::{Error, Grant, Params, Service};
+use onbeat_kernel::machine::{format_cpus, parse_cpus};
+use onbeat_model::protocol::{self, Request, Response};
+use onbeat_model::units::{format_duration, parse_duration};
+use serde::Serialize;
+
+use crate::guest::{self, Held, Signals};
+use crate::launch::{self, Own};
+
+/// The reservation does not fit (sysexits' EX_TEMPFAIL: it may fit later).
+const REFUSED: u8 = 75;
+/// Onbeat itself failed, as with timeout(1), env(1) and the like.
+const FAILED: u8 = 125;
+/// How long the last threads of a program that has ended may take to vanish.
+const VANISH: Duration = Duration::from_millis(500);
+
+/// Run a program with a reservation: BUDGET of CPU time in every PERIOD
+///
+/// The reservation covers the program, its threads and its children; nothing about the program
+/// needs to change. If no reservation service runs and this is run as root, the scheduler is
+/// loaded for the time of the run.
+///
+/// On exit, standard error says what the program got. A program that leaves processes behind
+/// keeps its reservation until they have ended, or `onbeat release` ends it.
+///
+/// Exit status: the program's own (128 + N if signal N killed it); 75 the reservation does not fit;
+/// 125 Onbeat failed; 126 the program cannot be executed; 127 there is no such program.
+#[derive(Debug, Args)]
+#[command(verbatim_doc_comment)]
+pub struct Options {
+    /// Time between releases of work, such as 41.7ms for 24 frames a second
+    #[arg(long, value_parser = duration)]
+    period: Time,
+    /// CPU time in each period, such as 25ms
+    #[arg(long, value_parser = duration)]
+    budget: Time,
+    /// Time from release until the work must be done [default: the period]
+    #[arg(long, value_parser = duration)]
+    deadline: Option<Time>,
+    /// CPUs to be served on, such as 0-3,6 [default: all the program may use]
+    #[arg(long, value_name = "LIST", value_parser = cpu_list)]
+    cpus: Option<Cpus>,
+    /// Policy, if the scheduler is loaded for this run; else it must be the running one
+    #[arg(long, value_name = "NAME")]
+    policy: Option<String>,
+    /// Print what the program got as JSON on standard output
+    #[arg(long)]
+    json: bool,
+    /// The program marks its jobs through Onbeat's library
+    #[arg(long)]
+    marks: bool,
+    /// The program and its arguments
+    #[arg(last = true, required = true, value_name = "PROGRAM")]
+    program: Vec<OsString>,
+}
+
+/// Nanoseconds.
+type Time = u64;
+
+#[derive(Debug, Clone)]
+struct Cpus(Vec<u32>);
+
+fn duration(text: &str) -> Result<Time, String> {
+    parse_duration(text).map_err(|e| e.to_string())
+}
+
+fn cpu_list(text: &str) -> Result<Cpus, String> {
+    parse_cpus(text).map(Cpus)
+}
+
+/// Runs the program.
+pub fn run(options: &Options) -> Result<ExitCode> {
+    match supervise(options) {
+        Ok(code) => Ok(code),
+        Err(error) => {
+            let code = match error.downcast_ref() {
+                Some(Error::Refused(_)) => REFUSED,
+                _ => FAILED,
+            };
+            eprintln!("onbeat: {error:#}");
+            Ok(ExitCode::from(code))
+        }
+    }
+}
+
+fn supervise(options: &Options) -> Result<ExitCode> {
+    // A typing error should not cost a second of loading.
+    let program = match guest::find(&options.program[0]) {
+        Ok(path) => path,
+        Err((code, why)) => {
+            eprintln!("onbeat: {why}");
+            return Ok(ExitCode::from(code));
+        }
+    };
+    let signals = Signals::block().context("cannot wait for signals")?;
+    let (service, own) = launch::connect(options.policy.as_deref(), &signals)?;
+    let mut run = Run { service, own, signals, name: name_of(&program) };
+    let result = run.run(options, &program);
+    run.finish();
+    result
+}
+
+/// The program's name as reservations carry it.
+fn name_of(program: &Path) -> String {
+    let name = program.file_name().unwrap_or(program.as_os_str()).to_string_lossy();
+    let name: String = name.chars().filter(|c| !c.is_control()).take(64).collect();
+    if name.is_empty() { "program".into() } else { name }
+}
+
+struct Run {
+    service: Service,
+    own: Option<Own>,
+    signals: Signals,
+    name: String,
+}
+
+impl Run {
+    fn run(&mut self, options: &Options, program: &Path) -> Result<ExitCode> {
+        let held = Held::fork(program, &options.program, &self.signals)?;
+        let mut params = Params::new(options.budget, options.period);
+        if let Some(deadline) = options.deadline {
+            params = params.with_deadline(deadline);
+        }
+        if let Some(Cpus(list)) = &options.cpus {
+            params = params.on_cpus(list.clone());
+        }
+        if options.marks {
+            params = params.marking_jobs();
+        }
+        let pid = held.pid;
+        let grant = match self.service.reserve(pid as u32, &self.name, &params) {
+            Ok(grant) => grant,
+            Err(error) => {
+                held.dismiss();
+                return Err(error.into());
+            }
+        };
+        let begin = Instant::now();
+        if let Err(error) = held.go() {
+            let _ = self.service.release(grant.id); // it ends with the process anyway
+            eprintln!("onbeat: \"{}\" cannot be executed: {error}", program.display());
+            return Ok(ExitCode::from(match error.raw_os_error() {
+                Some(libc::ENOENT) => guest::NOT_FOUND,
+                _ => guest::NOT_EXECUTABLE,
+            }));
+        }
+        let code = self.wait(pid);
+        match self.settle(&grant) {
+            Ok(Some(got)) => report(options, &grant, &got, begin.elapsed(), code)?,
+            Ok(None) => (),
+            Err(error) => eprintln!("onbeat: what {} got is not known: {error:#}", self.name),
+        }
+        Ok(ExitCode::from(code))
+    }
+
+    /// Passes signals on until the program ends.
+    fn wait(&mut self, pid: i32) -> u8 {
+        loop {
+            if let Some(code) = guest::ended(pid) {
+                return code;
+            }
+            match self.signals.wait(None) {
+                Some((libc::SIGCHLD, _)) => self.watch_service(),
+                // What the terminal sends goes to the program, too.
+                Some((_, true)) | None => (),
+                Some((signal, false)) => {
+                    // SAFETY: the child has not been waited for, so its number is still its own.
+                    unsafe { libc::kill(pid, signal) };
+                }
+            }
+        }
+    }
+
+    fn watch_service(&mut self) {
+        if let Some(words) = self.own.as_mut().and_then(Own::ended) {
+            eprintln!(
+                "onbeat: the scheduler has ended, {} goes on without a reservation ({words})",
+                self.name
+            );
+            self.own = None;
+        }
+    }
+
+    /// What the program got; `None` if part of it lives on.
+    fn settle(&mut self, grant: &Grant) -> Result<Option<protocol::Reservation>> {
+        let begin = Instant::now();
+        loop {
+            let Response::Status { reservations, .. } = self.service.ask(&Request::Status)? else {
+                anyhow::bail!("the service answers something else");
+            };
+            let left = reservations.iter().find(|r| r.id == grant.id).map_or(0, |r| r.threads);
+            if left == 0 {
+                return Ok(Some(self.service.release(grant.id)?));
+            }
+            if begin.elapsed() > VANISH {
+                let threads = if left == 1 { "thread" } else { "threads" };
+                eprintln!(
+                    "onbeat: {} has left {left} {threads} running under reservation {}, which ends \
+                     with them or by `onbeat release {}`",
+                    self.name, grant.id, grant.id
+                );
+                return Ok(None);
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    /// Takes the scheduler out again if it was loaded for this run and nobody else needs it.
+    fn finish(mut self) {
+        let Some(own) = self.own else { return };
+        match self.service.ask(&Request::Status) {
+            Ok(Response::Status { reservations, .. }) if !reservations.is_empty() => eprintln!(
+                "onbeat: the scheduler stays loaded until the last of {} reservations ends",
+                reservations.len()
+            ),
+            _ => own.stop(),
+        }
+    }
+}
+
+/// What a program got, for people and programs.
+#[derive(Serialize)]
+struct Report<'a> {
+    program: &'a str,
+    policy: &'a str,
+    cpus: &'a [u32],
+    budget_ns: u64,
+    period_ns: u64,
+    deadline_ns: u64,
+    elapsed_ns: u64,
+    jobs: u64,
+    misses: u64,
+    tardiness_max_ns: u64,
+    tardiness_mean_ns: u64,
+    budget_used_per_period_ns: u64,
+    exhaustions: u64,
+    cpu_time_ns: u64,
+    donated_ns: u64,
+    received_ns: u64,
+    exit_status: u8,
+}
+
+fn report(
+    options: &Options,
+    grant: &Grant,
+    got: &protocol::Reservation,
+    elapsed: Duration,
+    exit_status: u8,
+) -> Result<()> {
+    let elapsed_ns = elapsed.as_nanos() as u64;
+    let per_period = u128::from(got.consumed_ns) * u128::from(got.period_ns);
+    let report = Report {
+        program: &got.name,
+        policy: &grant.policy,
+        cpus: &grant.cpus,
+        budget_ns: got.budget_ns,
+        period_ns: got.period_ns,
+        deadline_ns: got.deadline_ns,
+        elapsed_ns,
+        jobs: got.jobs,
+        misses: got.misses,
+        tardiness_max_ns: got.tardiness_max_ns,
+        tardiness_mean_ns: got.tardiness_sum_ns / got.jobs.max(1),
+        budget_used_per_period_ns: (per_period / u128::from(elapsed_ns.max(1))) as u64,
+        exhaustions: got.exhaustions,
+        cpu_time_ns: got.consumed_ns,
+        donated_ns: got.donated_ns,
+        received_ns: got.received_ns,
+        exit_status,
+    };
+    if options.json {
+        println!("{}", serde_json::to_string(&report)?);
+    } else {
+        eprint!("{report}");
+    }
+    Ok(())
+}
+
+impl std::fmt::Display for Report<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let ms = |ns: u64| format!("{:.2}ms", ns as f64 / 1e6);
+        let s = |ns: u64| format!("{:.3}s", ns as f64 / 1e9);
+        let percent = |a: u64, b: u64| format!("{:.1}%", 100.0 * a as f64 / b.max(1) as f64);
+        writeln!(
+            f,
+            "onbeat: {} had {} every {} under {} on CPUs {} for {}",
+            self.program,
+            format_duration(self.budget_ns),
+            format_duration(self.period_ns),
+            self.policy,
+            format_cpus(self.cpus),
+            s(self.elapsed_ns)
+        )?;
+        let (jobs, misses) = (self.jobs, self.misses);
+        writeln!(f, "  jobs       {jobs}, {misses} late ({})", percent(misses, jobs))?;
+        let (worst, mean) = (ms(self.tardiness_max_ns), ms(self.tardiness_mean_ns));
+        writeln!(f, "  tardiness  {worst} at worst, {mean} on average")?;
+        let used = self.budget_used_per_period_ns;
+        writeln!(
+            f,
+            "  budget     {} used per period on average ({}), used up {} times",
+            ms(used),
+            percent(used, self.budget_ns),
+            self.exhaustions
+        )?;
+        write!(f, "  CPU time   {}", s(self.cpu_time_ns))?;
+        if self.donated_ns + self.received_ns > 0 {
+            let (given, got) = (s(self.donated_ns), s(self.received_ns));
+            write!(f, "; {given} left over to others, {got} received from others")?;
+        }
+        writeln!(f)
+    }
+}
