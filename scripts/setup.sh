@@ -17,7 +17,7 @@ version=$({ cat scripts/setup.sh scripts/private-apt.sh /etc/os-release; } | sha
 stamp=.cache/setup.stamp
 qemu_works() {
     found=$(qemu-system-x86_64 --version 2>/dev/null | sed -n 's/.*version \([0-9.]*\).*/\1/p')
-    [ -n "$found" ] && dpkg --compare-versions "$found" ge 8.1
+    [ -n "$found" ] && dpkg --compare-versions "$found" ge 8.2
 }
 if [ "$(cat "$stamp" 2>/dev/null)" = "$version" ] && qemu_works; then
     exit 0
@@ -88,7 +88,7 @@ if ! qemu_works; then
     else
         root $get qemu-system-x86 || explain "cannot install QEMU"
     fi
-    qemu_works || fail "QEMU is still missing or older than 8.1; the lab cannot run"
+    qemu_works || fail "QEMU is still missing or older than 8.2; the lab cannot run"
 fi
 
 command -v cargo >/dev/null || fail "no Rust toolchain; install one from https://rustup.rs"

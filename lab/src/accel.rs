@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use crate::cache;
 use crate::kernel::Kernel;
-use crate::machine::{Accel, Qemu};
+use crate::qemu::{Accel, Qemu};
 use crate::run::run_on;
 use crate::spec::{LabSpec, Mode};
 

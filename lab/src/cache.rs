@@ -12,10 +12,10 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail};
 
-const MANIFEST: &str = "MANIFEST";
+pub(crate) const MANIFEST: &str = "MANIFEST";
 
-/// The cache's folder: `$ONBEAT_CACHE`; else `.cache` of the checkout this program was built in;
-/// else `onbeat` in the user's cache folder.
+/// The cache's folder: `$ONBEAT_CACHE`; else `.cache` of the checkout that this program or the
+/// current folder lies in; else `onbeat` in the user's cache folder.
 ///
 /// # Errors
 /// When there is no home directory either.
@@ -24,8 +24,9 @@ pub fn root() -> Result<PathBuf> {
         return Ok(PathBuf::from(named));
     }
     let program = env::current_exe().context("cannot tell where this program lies")?;
-    let checkout = program.ancestors().find(|dir| dir.join("lab/Cargo.toml").exists());
-    if let Some(checkout) = checkout {
+    let current = env::current_dir().unwrap_or_default();
+    let mut around = program.ancestors().chain(current.ancestors());
+    if let Some(checkout) = around.find(|dir| dir.join("lab/Cargo.toml").exists()) {
         return Ok(checkout.join(".cache"));
     }
     let user = env::var_os("XDG_CACHE_HOME").map(PathBuf::from);
@@ -33,13 +34,33 @@ pub fn root() -> Result<PathBuf> {
     Ok(user.context("no cache folder: set ONBEAT_CACHE")?.join("onbeat"))
 }
 
+/// Makes sure that the folder `target` is there and whole; fills it as [`publish`] does if not.
+pub fn ensure(target: &Path, fill: impl FnOnce(&Path) -> Result<()>) -> Result<()> {
+    if verify(target).is_ok() {
+        return Ok(());
+    }
+    let parent = parent(target)?;
+    let _lock = lock(parent)?;
+    // Another process may have been quicker.
+    if verify(target).is_ok() { Ok(()) } else { replace(parent, target, fill) }
+}
+
 /// Replaces the folder `target` by what `fill` puts into the empty folder it is given. When
 /// anything fails, `target` stays as it was.
 pub fn publish(target: &Path, fill: impl FnOnce(&Path) -> Result<()>) -> Result<()> {
+    let parent = parent(target)?;
+    let _lock = lock(parent)?;
+    replace(parent, target, fill)
+}
+
+fn parent(target: &Path) -> Result<&Path> {
     let parent = target.parent().context("a cache folder needs a parent")?;
     fs::create_dir_all(parent)
         .with_context(|| format!("cannot create the cache `{}`", parent.display()))?;
-    let _lock = lock(parent)?;
+    Ok(parent)
+}
+
+fn replace(parent: &Path, target: &Path, fill: impl FnOnce(&Path) -> Result<()>) -> Result<()> {
     let draft = tempfile::Builder::new()
         .prefix(".draft-")
         .tempdir_in(parent)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The guest's file system: init, a shell, and what the run asks for.
+//! The guest's files: what it boots with, and what a run adds.
 
 use std::collections::BTreeMap;
 use std::env;
@@ -15,7 +15,7 @@ use crate::archive::Archive;
 use crate::closure;
 use crate::kernel::Kernel;
 use crate::protocol::{self, GuestSpec};
-use crate::spec::LabSpec;
+use crate::spec::{LabSpec, Mode};
 
 const DIRECTORIES: [&str; 12] = [
     "dev",
@@ -41,8 +41,8 @@ const STANDARD_LIBRARIES: [&str; 6] = [
     "/usr/lib/x86_64-linux-gnu",
 ];
 
-/// Puts together everything the guest shall find.
-pub fn build(spec: &LabSpec, kernel: &Kernel, terminal: Option<(u16, u16)>) -> Result<Archive> {
+/// What the guest boots with: init and a shell. Always the same for one kernel.
+pub fn base(kernel: &Kernel) -> Result<Archive> {
     let mut archive = Archive::new();
     for directory in DIRECTORIES {
         archive.directory(Path::new(directory));
@@ -54,9 +54,14 @@ pub fn build(spec: &LabSpec, kernel: &Kernel, terminal: Option<(u16, u16)>) -> R
     let config = format!("/boot/config-{}", kernel.release);
     archive.copy(&kernel.config(), Path::new(&config))?;
     add_busybox(&mut archive)?;
+    add_program(&mut archive, &init_program()?, Path::new("/init"), &mut Vec::new())?;
+    Ok(archive)
+}
 
+/// What a run adds: programs, files, modules, and what to do with them.
+pub fn payload(spec: &LabSpec, kernel: &Kernel, terminal: Option<(u16, u16)>) -> Result<Archive> {
+    let mut archive = Archive::new();
     let mut search = Vec::new();
-    add_program(&mut archive, &init_program()?, Path::new("/init"), &mut search)?;
     for program in &spec.programs {
         let name = program
             .file_name()
@@ -74,11 +79,8 @@ pub fn build(spec: &LabSpec, kernel: &Kernel, terminal: Option<(u16, u16)>) -> R
         let guest = format!("{}/{number:03}-{name}", protocol::MODULES_PATH);
         archive.copy(module, Path::new(&guest))?;
     }
-    archive.bytes(
-        Path::new(protocol::SPEC_PATH),
-        serde_json::to_vec(&guest_spec(spec, terminal, &search))?,
-        0o644,
-    );
+    let guest = guest_spec(spec, terminal, &search);
+    archive.bytes(Path::new(protocol::SPEC_PATH), serde_json::to_vec(&guest)?, 0o644);
     Ok(archive)
 }
 
@@ -103,6 +105,10 @@ fn guest_spec(spec: &LabSpec, terminal: Option<(u16, u16)>, search: &[PathBuf]) 
     GuestSpec {
         command,
         env: environment.into_iter().collect(),
+        seed: match spec.mode {
+            Mode::Deterministic { seed, .. } => Some(seed),
+            Mode::RealTime => None,
+        },
         timeout_ns: spec.guest_timeout.map(|t| t.as_nanos().min(u64::MAX.into()) as u64),
         terminal,
     }

@@ -38,6 +38,11 @@ impl Kernel {
         self.folder.join("modules")
     }
 
+    /// Something that differs when any of its files does.
+    pub(crate) fn fingerprint(&self) -> Result<String> {
+        fs::read_to_string(self.folder.join(cache::MANIFEST)).context("the kernel has no manifest")
+    }
+
     /// Finds a fetched kernel, checks its files and that it can run sched_ext schedulers.
     ///
     /// # Errors

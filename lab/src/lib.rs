@@ -2,9 +2,10 @@
 //! The lab: run any program on a stock Linux kernel inside QEMU, in deterministic virtual time.
 //!
 //! Say what should run in a [`LabSpec`], hand it to [`run`], get a [`LabOutcome`]. On the way:
-//! the programs and their shared libraries become an initramfs ([`initramfs`], [`closure`]),
-//! QEMU boots it ([`machine`]), `onbeat-init` runs the command inside, and everything the command
-//! left in `/out` comes back through a window of shared memory ([`results`]).
+//! the programs and their shared libraries become an archive ([`initramfs`], [`closure`]), QEMU
+//! runs a machine that was booted before ([`machine`], [`qemu`]), `onbeat-init` runs the command
+//! inside, and everything the command left in `/out` comes back ([`results`]), both ways through a
+//! window of shared memory ([`protocol`]).
 //! The kernels and the movies live in a checked cache ([`cache`], [`kernel`], [`movie`], filled by
 //! [`fetch`]).
 
@@ -21,8 +22,11 @@ pub mod machine;
 pub mod movie;
 pub mod options;
 pub mod protocol;
+pub mod qemu;
+pub mod qmp;
 pub mod results;
 mod run;
+mod snapshot;
 mod spec;
 mod terminal;
 

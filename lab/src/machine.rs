@@ -1,86 +1,20 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! QEMU: finding it, its command line, its life.
+//! A running QEMU: what it shares with us, its life, its death.
 
-use std::env;
-use std::ffi::OsString;
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, RawFd};
 use std::os::unix::fs::FileExt;
+use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
-use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread;
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 
-use crate::kernel::Kernel;
-use crate::spec::{LabSpec, Mode};
-
-/// Older ones let one CPU run far ahead of the others in deterministic mode.
-const OLDEST_QEMU: (u32, u32) = (8, 1);
-
-/// A QEMU that can run the lab.
-#[derive(Debug, Clone)]
-pub struct Qemu {
-    program: PathBuf,
-    /// As `--version` says, like `10.0.2`.
-    pub version: String,
-}
-
-impl Qemu {
-    /// Finds QEMU: `$ONBEAT_QEMU`, else `qemu-system-x86_64` in `PATH`.
-    ///
-    /// # Errors
-    /// When there is none, or it is older than 8.1.
-    pub fn find() -> Result<Self> {
-        let program = env::var_os("ONBEAT_QEMU").unwrap_or_else(|| "qemu-system-x86_64".into());
-        let program = PathBuf::from(program);
-        let output =
-            Command::new(&program).arg("--version").stdin(Stdio::null()).output().with_context(
-                || {
-                    format!(
-                        "the lab needs QEMU: cannot start `{}`; run `make setup`",
-                        program.display()
-                    )
-                },
-            )?;
-        let text = String::from_utf8_lossy(&output.stdout);
-        let version = text
-            .split_once("version ")
-            .and_then(|(_, rest)| rest.split([' ', '\n']).next())
-            .with_context(|| format!("`{}` does not tell its version", program.display()))?;
-        if number(version).is_none_or(|number| number < OLDEST_QEMU) {
-            bail!("QEMU {version} is too old for the lab, it needs 8.1 or newer; run `make setup`");
-        }
-        Ok(Qemu { program, version: version.to_owned() })
-    }
-}
-
-fn number(version: &str) -> Option<(u32, u32)> {
-    let mut parts = version.split('.').map(|part| part.parse().ok());
-    Some((parts.next()??, parts.next()??))
-}
-
-/// How QEMU executes the guest's instructions.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Accel {
-    /// By translating them.
-    Tcg,
-    /// On the host's CPUs, with their virtualization support.
-    Kvm,
-}
-
-impl Accel {
-    /// QEMU's name for it.
-    pub fn name(self) -> &'static str {
-        match self {
-            Accel::Tcg => "tcg",
-            Accel::Kvm => "kvm",
-        }
-    }
-}
+pub use crate::qemu::Qemu;
+use crate::qmp::Qmp;
 
 /// Memory that this process and QEMU share; it has no name, so nothing is left behind.
 #[derive(Debug)]
@@ -104,7 +38,7 @@ impl Shared {
     }
 
     /// The name under which a child that inherits the descriptor can open it.
-    fn path(&self) -> String {
+    pub(crate) fn path(&self) -> String {
         format!("/proc/self/fd/{}", self.0.as_raw_fd())
     }
 
@@ -132,7 +66,7 @@ pub struct Media {
     pub kernel_console: Shared,
     /// What the command writes.
     pub console: Shared,
-    /// Where init puts the results.
+    /// Where init finds what to run, and puts the results.
     pub window: Shared,
 }
 
@@ -140,24 +74,26 @@ pub struct Media {
 #[derive(Debug)]
 pub struct Machine {
     child: Child,
+    /// The control channel.
+    pub qmp: Qmp,
     complaints: Option<thread::JoinHandle<String>>,
 }
 
 impl Machine {
-    /// Boots the guest.
-    pub fn start(
-        qemu: &Qemu,
-        spec: &LabSpec,
-        kernel: &Kernel,
-        accel: Accel,
-        media: &Media,
-    ) -> Result<Self> {
+    /// Starts QEMU with these arguments and a control channel.
+    ///
+    /// # Errors
+    /// When it cannot be started. What else is wrong shows in [`Machine::wait`].
+    pub fn start(qemu: &Qemu, args: &[String], media: &Media, interactive: bool) -> Result<Self> {
+        let (ours, theirs) = UnixStream::pair().context("cannot talk to QEMU")?;
         let mut command = Command::new(&qemu.program);
-        command.args(arguments(spec, kernel, accel, media));
-        let inherited = [&media.initramfs, &media.kernel_console, &media.console, &media.window]
-            .map(|shared| shared.0.as_raw_fd());
+        command.args(args);
+        command.args(["-chardev", &format!("socket,id=control,fd={}", theirs.as_raw_fd())]);
+        command.args(["-mon", "chardev=control,mode=control"]);
+        let shared = [&media.initramfs, &media.kernel_console, &media.console, &media.window];
+        let mut inherited = shared.map(|shared| shared.0.as_raw_fd()).to_vec();
+        inherited.push(theirs.as_raw_fd());
         let parent = std::process::id() as libc::pid_t;
-        let interactive = spec.interactive;
         // SAFETY: the closure only makes system calls that are allowed between fork and exec.
         unsafe {
             command.pre_exec(move || {
@@ -185,7 +121,7 @@ impl Machine {
             .stderr
             .take()
             .map(|stderr| thread::spawn(move || io::read_to_string(stderr).unwrap_or_default()));
-        Ok(Machine { child, complaints })
+        Ok(Machine { child, qmp: Qmp::new(ours)?, complaints })
     }
 
     /// The exit status once QEMU has ended; waits no longer than `patience`.
@@ -218,67 +154,5 @@ fn keep_open(fd: RawFd) -> io::Result<()> {
     match unsafe { libc::fcntl(fd, libc::F_SETFD, 0) } {
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),
-    }
-}
-
-fn arguments(spec: &LabSpec, kernel: &Kernel, accel: Accel, media: &Media) -> Vec<OsString> {
-    let mut args: Vec<OsString> = Vec::new();
-    let mut add = |words: &[&str]| args.extend(words.iter().map(OsString::from));
-    add(&["-nodefaults", "-no-user-config", "-display", "none", "-no-reboot"]);
-    add(&["-machine", "pc", "-smp", &spec.cpus.to_string()]);
-    add(&["-m", &spec.memory_mib.to_string()]);
-    match spec.mode {
-        Mode::Deterministic { turn_us, seed } => {
-            add(&["-accel", "tcg", "-cpu", "max", "-icount", "shift=0,sleep=off"]);
-            add(&["-seed", &seed.to_string(), "-rtc", "base=2026-01-01,clock=vm"]);
-            // Nothing is on this network. Its filter is a free-running virtual timer, and QEMU
-            // ends a CPU's turn at the latest when the next virtual timer is due.
-            add(&["-netdev", "hubport,id=turn,hubid=0", "-object"]);
-            add(&[&format!("filter-buffer,id=turns,netdev=turn,interval={turn_us}")]);
-        }
-        Mode::RealTime => match accel {
-            Accel::Kvm => add(&["-accel", "kvm", "-cpu", "host"]),
-            Accel::Tcg => add(&["-accel", "tcg,thread=multi", "-cpu", "max"]),
-        },
-    }
-    add(&["-kernel", &kernel.image().to_string_lossy()]);
-    add(&["-initrd", &media.initramfs.path(), "-append", &kernel_line(spec)]);
-    // Consoles go to files because a file never makes the guest wait for its reader.
-    add(&["-chardev", &format!("file,id=kernel,path={}", media.kernel_console.path())]);
-    add(&["-serial", "chardev:kernel"]);
-    if spec.interactive {
-        add(&["-chardev", "stdio,id=command,signal=off"]);
-    } else {
-        add(&["-chardev", &format!("file,id=command,path={}", media.console.path())]);
-    }
-    add(&["-serial", "chardev:command"]);
-    let window = format!(
-        "memory-backend-file,id=window,share=on,size={}M,mem-path={}",
-        spec.results_mib,
-        media.window.path()
-    );
-    add(&["-object", &window, "-device", "ivshmem-plain,memdev=window"]);
-    args
-}
-
-fn kernel_line(spec: &LabSpec) -> String {
-    let mut line = String::from("console=ttyS0 quiet panic=-1 cryptomgr.notests log_buf_len=1M");
-    for extra in &spec.kernel_args {
-        line.push(' ');
-        line.push_str(extra);
-    }
-    line
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn versions_compare_by_number_and_not_by_text() {
-        assert!(number("10.0.2").unwrap() > OLDEST_QEMU);
-        assert!(number("7.2.22").unwrap() < OLDEST_QEMU);
-        assert_eq!(number("8.1.0"), Some(OLDEST_QEMU));
-        assert_eq!(number("unknown"), None);
     }
 }

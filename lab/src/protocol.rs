@@ -3,6 +3,8 @@
 
 use serde::{Deserialize, Serialize};
 
+/// On the kernel's command line: let the host keep the machine's state before the run.
+pub const PAUSE_ARGUMENT: &str = "onbeat.pause";
 /// Where the guest finds its [`GuestSpec`] (JSON).
 pub const SPEC_PATH: &str = "/etc/onbeat/run.json";
 /// Where the modules to load lie, named so that their order by name is the order to load them.
@@ -14,8 +16,10 @@ pub const OUT_PATH: &str = "/out";
 pub const WINDOW_VENDOR: &str = "0x1af4";
 /// PCI device id of the shared-memory device.
 pub const WINDOW_DEVICE: &str = "0x1110";
-/// First bytes of a complete result window. Written last.
-pub const MAGIC: [u8; 8] = *b"ONBEAT01";
+/// First bytes of the window when the host has filled it: what to run.
+pub const MAGIC_IN: [u8; 8] = *b"ONBEATin";
+/// First bytes of the window when the guest has filled it: results. Written last.
+pub const MAGIC_OUT: [u8; 8] = *b"ONBEATok";
 /// Bytes before the archive: the magic, then its length (u64, little endian).
 pub const HEADER: usize = 16;
 /// Name of the [`GuestStatus`] (JSON) in the archive.
@@ -32,6 +36,8 @@ pub struct GuestSpec {
     pub command: Vec<String>,
     /// Its whole environment.
     pub env: Vec<(String, String)>,
+    /// Seed for the kernel's random numbers.
+    pub seed: Option<u64>,
     /// Kill the command after this much guest time.
     pub timeout_ns: Option<u64>,
     /// Rows and columns when the command gets a real terminal.
@@ -51,7 +57,7 @@ pub struct GuestStatus {
     pub warnings: Vec<String>,
     /// `/proc/sys/kernel/tainted`.
     pub tainted: u64,
-    /// CLOCK_BOOTTIME when the command had ended, in nanoseconds.
+    /// How long the command ran in guest time.
     pub guest_ns: u64,
     /// `uname -r`.
     pub release: String,

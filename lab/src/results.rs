@@ -9,7 +9,7 @@ use std::path::{Component, Path, PathBuf};
 use anyhow::{Context, Result, bail};
 use cpio::newc::Reader;
 
-use crate::protocol::{GuestStatus, HEADER, LOG_NAME, MAGIC, OUT_NAME, STATUS_NAME};
+use crate::protocol::{GuestStatus, HEADER, LOG_NAME, MAGIC_OUT, OUT_NAME, STATUS_NAME};
 
 const KIND: u32 = 0o170_000;
 const DIRECTORY: u32 = 0o040_000;
@@ -33,7 +33,7 @@ pub struct Report {
 pub fn unpack(mut memory: impl Read, out: &Path) -> Result<Option<Report>> {
     let mut header = [0; HEADER];
     memory.read_exact(&mut header).context("cannot read the guest's result window")?;
-    if header[..8] != MAGIC {
+    if header[..8] != MAGIC_OUT {
         return Ok(None);
     }
     let length = u64::from_le_bytes(header[8..].try_into().expect("eight bytes"));
@@ -81,7 +81,8 @@ fn place(out: &Path, name: &str) -> Result<PathBuf> {
     }
 }
 
-fn store(entry: &mut impl Read, mode: u32, target: &Path) -> Result<()> {
+/// Writes one entry of an archive to `target`, replacing what is there.
+pub fn store(entry: &mut impl Read, mode: u32, target: &Path) -> Result<()> {
     // What an earlier run left here must not be followed (a link) nor keep this one from writing.
     if target.symlink_metadata().is_ok_and(|meta| !meta.is_dir()) {
         fs::remove_file(target)?;

@@ -2,18 +2,22 @@
 //! One run, from specification to outcome.
 
 use std::fs;
-use std::io::{BufWriter, Seek, Write};
+use std::io::{BufWriter, Seek, SeekFrom, Write};
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 
 use crate::accel;
+use crate::archive::Archive;
 use crate::initramfs;
 use crate::kernel::Kernel;
-use crate::machine::{Accel, Machine, Media, Qemu, Shared};
+use crate::machine::{Machine, Media, Shared};
+use crate::protocol::{HEADER, MAGIC_IN};
+use crate::qemu::{Accel, Qemu, Setting};
 use crate::results;
+use crate::snapshot;
 use crate::spec::{Exit, LabOutcome, LabSpec, Mode, Platform, Progress};
 use crate::terminal;
 
@@ -58,10 +62,26 @@ pub(crate) fn run_on(
     let started = Instant::now();
     let (scratch, out) = out_folder(spec)?;
     let media = media(spec, kernel)?;
+    let payload = initramfs::payload(spec, kernel, spec.interactive.then(terminal::size))?;
     let platform = platform(spec, kernel, qemu, accel);
+    let setting = Setting { spec, kernel, accel };
+    let stop = || match &spec.cancel {
+        Some(flag) if flag.load(Ordering::Relaxed) => Err(anyhow!("stopped on request")),
+        _ => Ok(()),
+    };
 
+    let mut machine = if let Mode::Deterministic { .. } = spec.mode {
+        let state = snapshot::booted(&setting, qemu, &media, &stop, progress)?;
+        let mut machine = Machine::start(qemu, &setting.resume(&media, &state), &media, false)?;
+        snapshot::restored(&mut machine, &stop)?;
+        fill_window(spec, &media, &payload)?;
+        snapshot::resume(&mut machine)?;
+        machine
+    } else {
+        fill_window(spec, &media, &payload)?;
+        Machine::start(qemu, &setting.boot(&media), &media, spec.interactive)?
+    };
     let _terminal = spec.interactive.then(terminal::Guard::new);
-    let mut machine = Machine::start(qemu, spec, kernel, accel, &media)?;
     progress(Progress::Booting(&platform));
     let mut consoles = Consoles::default();
     let complaint = loop {
@@ -71,9 +91,7 @@ pub(crate) fn run_on(
             let words = machine.stop();
             break if status.success() { None } else { Some(format!("QEMU failed: {words}")) };
         }
-        if spec.cancel.as_ref().is_some_and(|flag| flag.load(Ordering::Relaxed)) {
-            bail!("stopped on request");
-        }
+        stop()?;
         if started.elapsed() > spec.host_timeout {
             let limit = spec.host_timeout.as_secs_f64();
             break Some(format!("the guest did not end within {limit} s and was killed"));
@@ -119,8 +137,8 @@ fn check(spec: &LabSpec) -> Result<()> {
     if spec.memory_mib < 256 {
         bail!("the lab needs at least 256 MiB of memory, not {}", spec.memory_mib);
     }
-    if !spec.results_mib.is_power_of_two() {
-        bail!("the room for results must be a power of two in MiB, not {}", spec.results_mib);
+    if !spec.window_mib.is_power_of_two() {
+        bail!("the lab's window must be a power of two in MiB, not {}", spec.window_mib);
     }
     if spec.command.is_empty() && !spec.interactive {
         bail!("no command to run in the lab");
@@ -154,29 +172,51 @@ fn out_folder(spec: &LabSpec) -> Result<(Option<tempfile::TempDir>, PathBuf)> {
 }
 
 fn media(spec: &LabSpec, kernel: &Kernel) -> Result<Media> {
-    let terminal = spec.interactive.then(terminal::size);
-    let archive = initramfs::build(spec, kernel, terminal)?;
     let initramfs = Shared::new(c"onbeat-initramfs")?;
-    let mut writer = BufWriter::with_capacity(1 << 20, initramfs.file());
-    archive.write(&mut writer)?;
-    writer.flush().context("no memory left for the initramfs")?;
-    drop(writer);
-    let size_mib = initramfs.file().metadata()?.len() >> 20;
-    // It exists twice while the kernel unpacks it, and the kernel itself wants some.
-    if size_mib * 2 + 128 > u64::from(spec.memory_mib) {
-        bail!(
-            "{size_mib} MiB of programs and files do not fit into a guest with {} MiB of memory",
-            spec.memory_mib
-        );
-    }
-    let window = Shared::new(c"onbeat-results")?;
-    window.file().set_len(u64::from(spec.results_mib) << 20)?;
+    write_archive(&initramfs, &initramfs::base(kernel)?)?;
+    let window = Shared::new(c"onbeat-window")?;
+    window.file().set_len(u64::from(spec.window_mib) << 20)?;
     Ok(Media {
         initramfs,
         kernel_console: Shared::new(c"onbeat-kernel-console")?,
         console: Shared::new(c"onbeat-console")?,
         window,
     })
+}
+
+/// Writes an archive from the file's current position on; returns the position behind it.
+fn write_archive(shared: &Shared, archive: &Archive) -> Result<u64> {
+    let mut writer = BufWriter::with_capacity(1 << 20, shared.file());
+    archive.write(&mut writer)?;
+    writer.flush().context("no memory left for the lab's files")?;
+    drop(writer);
+    Ok(shared.file().stream_position()?)
+}
+
+/// Puts what the run needs where init looks for it.
+fn fill_window(spec: &LabSpec, media: &Media, payload: &Archive) -> Result<()> {
+    let mut window = media.window.file();
+    window.seek(SeekFrom::Start(HEADER as u64))?;
+    let end = write_archive(&media.window, payload)?;
+    let mib = (end >> 20) + 1;
+    if mib > u64::from(spec.window_mib) {
+        bail!(
+            "{mib} MiB of programs and files do not fit into the lab's window of {} MiB",
+            spec.window_mib
+        );
+    }
+    // Files lie in a file system that gets half of the memory.
+    if mib * 2 + 64 > u64::from(spec.memory_mib) {
+        bail!(
+            "{mib} MiB of programs and files do not fit into a guest with {} MiB of memory",
+            spec.memory_mib
+        );
+    }
+    let mut header = MAGIC_IN.to_vec();
+    header.extend((end - HEADER as u64).to_le_bytes());
+    window.rewind()?;
+    window.write_all(&header)?;
+    Ok(())
 }
 
 fn platform(spec: &LabSpec, kernel: &Kernel, qemu: &Qemu, accel: Accel) -> Platform {

@@ -99,8 +99,9 @@ pub struct LabSpec {
     pub host_timeout: Duration,
     /// Connect the guest's terminal to ours. Needs [`Mode::RealTime`].
     pub interactive: bool,
-    /// Room for the files in `/out`, in MiB (a power of two). Only what is used costs memory.
-    pub results_mib: u32,
+    /// Room for programs and files on their way in, and for `/out` on its way out, in MiB (a power
+    /// of two).
+    pub window_mib: u32,
     /// Where to put the files of `/out`; a temporary directory when `None`.
     pub out_dir: Option<PathBuf>,
     /// Set to true from elsewhere (a signal handler) to stop the run: the guest is killed and
@@ -128,7 +129,7 @@ impl LabSpec {
             guest_timeout: None,
             host_timeout: Duration::from_secs(900),
             interactive: false,
-            results_mib: 256,
+            window_mib: 256,
             out_dir: None,
             cancel: None,
         }
@@ -138,6 +139,8 @@ impl LabSpec {
 /// What happens while the guest runs.
 #[derive(Debug)]
 pub enum Progress<'a> {
+    /// No machine of this kind was ever booted here; that is being done, once.
+    Preparing,
     /// QEMU has started.
     Booting(&'a Platform),
     /// The command wrote this to its standard output or error.
@@ -215,7 +218,7 @@ pub struct LabOutcome {
     pub kernel_warnings: Vec<String>,
     /// The kernel's taint flags at the end: bit 7 an oops happened, bit 9 a warning with trace.
     pub tainted: u64,
-    /// Guest time from boot to the end of the command, in nanoseconds.
+    /// How long the command ran in guest time, in nanoseconds.
     pub guest_ns: u64,
     /// Host time of the whole run. Never the same twice.
     pub host_time: Duration,

@@ -108,7 +108,7 @@ fn a_kernel_panic_is_reported_with_the_kernels_words() {
 #[test]
 fn results_that_do_not_fit_are_refused_with_the_reason() {
     let mut spec = quick("head -c 2000000 /dev/zero >/out/big");
-    spec.results_mib = 1;
+    spec.window_mib = 1;
     let text = refusal(&spec);
     assert!(text.contains("do not fit") && text.contains("big"), "{text}");
 }

@@ -22,6 +22,7 @@ use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::time::{ClockId, clock_gettime};
 use nix::unistd::Pid;
 use onbeat_lab::protocol::*;
+use onbeat_lab::results::store;
 
 /// How long what the command left running may take to clean up after SIGTERM.
 const GRACE: Duration = Duration::from_secs(2);
@@ -39,15 +40,20 @@ fn main() {
 
 fn guest() -> Result<()> {
     mount_all()?;
-    let spec: GuestSpec = serde_json::from_slice(&fs::read(SPEC_PATH)?)?;
-    connect_console(spec.terminal)?;
     nix::unistd::sethostname("onbeat")?;
     bring_up_loopback()?;
+    pause_if_told()?;
+    let window = Window::find()?;
+    unpack(window.bytes)?;
+    let spec: GuestSpec = serde_json::from_slice(&fs::read(SPEC_PATH)?)?;
+    connect_console(spec.terminal)?;
+    seed_random_numbers(spec.seed)?;
     load_modules()?;
     let mut log = KernelLog::open()?;
     let (mut text, _) = log.read()?;
+    let started = now();
     let ended = run_command(&spec)?;
-    let guest_ns = Duration::from(clock_gettime(ClockId::CLOCK_BOOTTIME)?).as_nanos() as u64;
+    let guest_ns = (now() - started).as_nanos() as u64;
     end_the_rest()?;
     let (rest, warnings) = log.read()?;
     text.push_str(&rest);
@@ -60,7 +66,7 @@ fn guest() -> Result<()> {
         guest_ns,
         release: fs::read_to_string("/proc/sys/kernel/osrelease")?.trim().to_owned(),
     };
-    hand_over(&status, &text)
+    hand_over(window.bytes, &status, &text)
 }
 
 fn mount_all() -> Result<()> {
@@ -91,6 +97,62 @@ fn mount_all() -> Result<()> {
         ("/proc/self/fd/2", "/dev/stderr"),
     ] {
         std::os::unix::fs::symlink(target, link)?;
+    }
+    Ok(())
+}
+
+/// When the kernel's command line says so: sets the ISA watchdog (an ib700, whose port takes an
+/// index into a table of seconds) and sleeps past its time. QEMU stops the machine when it bites;
+/// the host keeps the state, and every run continues from there.
+fn pause_if_told() -> Result<()> {
+    const PORT: u16 = 0x443;
+    const TWO_SECONDS: u8 = 14;
+    let line = fs::read_to_string("/proc/cmdline")?;
+    if !line.split_whitespace().any(|word| word == PAUSE_ARGUMENT) {
+        return Ok(());
+    }
+    // SAFETY: ioperm permits this one port, which nothing else uses.
+    unsafe {
+        if libc::ioperm(PORT.into(), 1, 1) != 0 {
+            return Err(io::Error::last_os_error()).context("no access to the watchdog");
+        }
+        std::arch::asm!("out dx, al", in("dx") PORT, in("al") TWO_SECONDS);
+        libc::ioperm(PORT.into(), 1, 0);
+    }
+    std::thread::sleep(Duration::from_secs(3));
+    Ok(())
+}
+
+/// Unpacks what the host has put into the window.
+fn unpack(window: &[u8]) -> Result<()> {
+    let (header, body) = window.split_at(HEADER);
+    if header[..8] != MAGIC_IN {
+        bail!("the host has left nothing to run");
+    }
+    let length = u64::from_le_bytes(header[8..].try_into()?) as usize;
+    let mut rest = body.get(..length).context("the host's files are cut off")?;
+    loop {
+        let mut entry = newc::Reader::new(rest).context("the host's files are damaged")?;
+        if entry.entry().is_trailer() {
+            return Ok(());
+        }
+        let target = Path::new("/").join(entry.entry().name());
+        let mode = entry.entry().mode();
+        store(&mut entry, mode, &target)
+            .with_context(|| format!("no room for {} in the guest's memory", target.display()))?;
+        rest = entry.finish()?;
+    }
+}
+
+/// Makes the kernel's random numbers, same in every booted machine, those of this run.
+fn seed_random_numbers(seed: Option<u64>) -> Result<()> {
+    const RNDRESEEDCRNG: libc::c_ulong = 0x5207;
+    let Some(seed) = seed else { return Ok(()) };
+    let mut source = OpenOptions::new().write(true).open("/dev/urandom")?;
+    source.write_all(&seed.to_le_bytes())?;
+    // SAFETY: this request has no argument.
+    if unsafe { libc::ioctl(source.as_raw_fd(), RNDRESEEDCRNG) } != 0 {
+        return Err(io::Error::last_os_error()).context("cannot seed the random numbers");
     }
     Ok(())
 }
@@ -294,9 +356,8 @@ impl KernelLog {
 }
 
 /// Fills the window: header, status, kernel log, the files of `/out`.
-fn hand_over(status: &GuestStatus, log: &str) -> Result<()> {
-    let window = Window::find()?;
-    let (header, body) = window.bytes.split_at_mut(HEADER);
+fn hand_over(window: &mut [u8], status: &GuestStatus, log: &str) -> Result<()> {
+    let (header, body) = window.split_at_mut(HEADER);
     let whole = body.len();
     let mut rest: &mut [u8] = body;
     let full = |what: &Path| {
@@ -317,7 +378,7 @@ fn hand_over(status: &GuestStatus, log: &str) -> Result<()> {
     let used = whole - rest.len();
     header[8..].copy_from_slice(&(used as u64).to_le_bytes());
     std::sync::atomic::fence(std::sync::atomic::Ordering::SeqCst);
-    header[..8].copy_from_slice(&MAGIC);
+    header[..8].copy_from_slice(&MAGIC_OUT);
     Ok(())
 }
 

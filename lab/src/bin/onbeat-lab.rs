@@ -44,6 +44,9 @@ fn run(options: &Options) -> anyhow::Result<u8> {
         Progress::Kernel(bytes) => {
             let _ = io::stderr().write_all(bytes);
         }
+        Progress::Preparing => {
+            eprintln!("onbeat-lab: first boot of such a machine, kept for later")
+        }
         Progress::Booting(_) | Progress::Collecting => (),
     })?;
     if options.verbose {
