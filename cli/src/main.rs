@@ -3,9 +3,14 @@
 
 mod doctor;
 mod guest;
+mod lab;
 mod launch;
+mod output;
 mod policies;
+mod report;
+mod results;
 mod run;
+mod sim;
 mod status;
 
 use std::process::ExitCode;
@@ -22,6 +27,9 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Verb {
+    Sim(sim::Options),
+    Lab(Box<lab::Options>),
+    Report(report::Options),
     Run(run::Options),
     Status(status::Options),
     Release(status::ReleaseOptions),
@@ -31,6 +39,9 @@ enum Verb {
 
 fn main() -> ExitCode {
     let result = match Cli::parse().verb {
+        Verb::Sim(options) => sim::run(&options),
+        Verb::Lab(options) => lab::run(&options),
+        Verb::Report(options) => report::run(&options),
         Verb::Run(options) => run::run(&options),
         Verb::Status(options) => status::run(&options),
         Verb::Release(options) => status::release(&options),

@@ -1,0 +1,314 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! `onbeat lab`: task sets and programs on a stock kernel in deterministic virtual time.
+
+pub mod carry;
+pub mod progress;
+pub mod ship;
+
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+
+use anyhow::{Context, Result, bail};
+use clap::Args;
+use onbeat_lab::options::LabOptions;
+use onbeat_lab::{Exit, Flavour, LabSpec, Progress};
+use onbeat_model::policy::Policy;
+use onbeat_model::run::World;
+use onbeat_model::taskset::{Kernel, TaskSet};
+use onbeat_model::units::SEC;
+
+use crate::guest;
+use crate::output::{self, Outputs, folder_of};
+use crate::results::Results;
+use carry::{Carried, Work, carry_out};
+use progress::Board;
+use ship::{Cargo, Programs};
+
+/// Exit status when the lab itself failed and not the command in it.
+const LAB_FAILED: u8 = 125;
+
+/// Run a task set, or any program, on a stock Linux kernel in deterministic virtual time
+#[derive(Debug, Args)]
+pub struct Options {
+    /// The task-set file (docs/task-set.md); each of its policies runs in turn in one guest
+    #[arg(conflicts_with_all = ["shell", "command"], required_unless_present_any = ["shell", "command"])]
+    file: Option<PathBuf>,
+    /// A policy to run instead of the file's list (repeatable)
+    #[arg(long = "policy", value_name = "P", requires = "file")]
+    policies: Vec<Policy>,
+    #[command(flatten)]
+    outputs: Outputs,
+    /// Share the policies out to N guests, which run at the same time
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=256))]
+    jobs: u16,
+    /// Kernel: `plain` or `rt` (PREEMPT_RT) [default: what the file says, else plain]
+    #[arg(long)]
+    kernel: Option<Flavour>,
+    /// Number of guest CPUs [default: what the file says, else 4]
+    #[arg(long, conflicts_with = "file")]
+    cpus: Option<u32>,
+    /// Guest memory in MiB
+    #[arg(long, default_value_t = 2048, value_name = "MIB")]
+    memory: u32,
+    /// Run in real time instead of deterministic virtual time
+    #[arg(long)]
+    realtime: bool,
+    /// Longest turn of a CPU in deterministic mode, in microseconds
+    #[arg(long, default_value_t = 20, value_name = "US")]
+    turn: u32,
+    /// Seed of everything random in the machine (that of the work is in the file)
+    #[arg(long, default_value_t = 42)]
+    seed: u64,
+    /// Copy a file or folder into the guest (repeatable)
+    #[arg(long = "file", value_name = "HOST:GUEST")]
+    files: Vec<String>,
+    /// Copy a program and its libraries into the guest's /bin (repeatable)
+    #[arg(long = "program", value_name = "PATH")]
+    programs: Vec<PathBuf>,
+    /// Load a kernel module first (repeatable)
+    #[arg(long = "module", value_name = "NAME")]
+    modules: Vec<String>,
+    /// Add an argument to the kernel's command line (repeatable)
+    #[arg(long = "kernel-arg", value_name = "ARG")]
+    kernel_args: Vec<String>,
+    /// Set a variable in the command's environment (repeatable)
+    #[arg(long = "env", value_name = "NAME=VALUE")]
+    env: Vec<String>,
+    /// Keep here what the command leaves in the guest's /out; with a task set, runs and logs
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+    /// Kill the command after this many seconds of guest time
+    #[arg(long, value_name = "SECONDS", conflicts_with = "file")]
+    guest_timeout: Option<f64>,
+    /// Kill the guest after this many seconds of host time
+    #[arg(long, default_value_t = 900.0, value_name = "SECONDS", conflicts_with = "file")]
+    timeout: f64,
+    /// Open a shell in the guest (in real time)
+    #[arg(long)]
+    shell: bool,
+    /// The command to run in the guest
+    #[arg(last = true, value_name = "CMD")]
+    command: Vec<String>,
+}
+
+/// Carries out the verb.
+///
+/// # Errors
+/// The file is bad, something needed is missing, the guest fails, or results cannot be written.
+pub fn run(options: &Options) -> Result<ExitCode> {
+    match &options.file {
+        Some(file) => run_file(options, file),
+        None => run_command(options).or_else(|error| {
+            eprintln!("onbeat lab: {error:#}");
+            Ok(ExitCode::from(LAB_FAILED))
+        }),
+    }
+}
+
+fn run_file(options: &Options, file: &Path) -> Result<ExitCode> {
+    let mut set = TaskSet::load(file)?;
+    if let Some(flavour) = options.kernel {
+        set.kernel = match flavour {
+            Flavour::Plain => Kernel::Plain,
+            Flavour::Rt => Kernel::Rt,
+        };
+    }
+    let policies = choose(&set, &options.policies);
+    options.outputs.check()?;
+    let cancel = cancel_on_signals()?;
+    let programs = Programs::new()?;
+    let cargo = Arc::new(Cargo::load(&set, folder_of(file), &policies, &programs)?);
+    let mut spec = options.spec()?;
+    fit(&mut spec, &set, policies.len());
+    spec.cancel = Some(Arc::clone(&cancel));
+    let share = policies.len().div_ceil(usize::from(options.jobs));
+    let parts: Vec<&[Policy]> = policies.chunks(share).collect();
+    let works: Vec<Work> = (1..)
+        .zip(&parts)
+        .map(|(number, part)| Work {
+            name: if parts.len() == 1 {
+                set.name.clone()
+            } else {
+                format!("{}.{number}", set.name)
+            },
+            cargo: Arc::clone(&cargo),
+            policies: part.to_vec(),
+            spec: spec.clone(),
+        })
+        .collect();
+    let failed = Mutex::new(None);
+    let outputs = &options.outputs;
+    let carried = carry_out(&works, works.len(), &cancel, &Board::new(), &|_, run| {
+        if let Some(file) = outputs.trace_of(&run.policy, policies.len() > 1)
+            && let Err(error) = output::write_trace(run, &file)
+        {
+            *failed.lock().unwrap_or_else(|e| e.into_inner()) = Some(error);
+        }
+    });
+    let (results, complete) = assemble(&set, &works, carried)?;
+    outputs.finish(&results, folder_of(file))?;
+    if let Some(error) = failed.into_inner().unwrap_or_else(|e| e.into_inner()) {
+        return Err(error);
+    }
+    if !complete {
+        bail!("stopped on request; the results are partial");
+    }
+    let failures = results.failures().count();
+    if failures > 0 {
+        bail!("{failures} of {} policies did not run", results.runs.len());
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The results of one task set from the guests it was shared out to, and whether none is missing.
+///
+/// # Errors
+/// No guest brought any.
+pub fn assemble(
+    set: &TaskSet,
+    works: &[Work],
+    carried: Vec<Result<Carried>>,
+) -> Result<(Results, bool)> {
+    let mut runs = Vec::new();
+    let mut whole: Vec<Carried> = Vec::new();
+    let mut first_error = None;
+    for (work, carried) in works.iter().zip(carried) {
+        match carried {
+            Ok(carried) => {
+                runs.extend(carried.runs.iter().cloned());
+                whole.push(carried);
+            }
+            Err(error) => {
+                let failed = |policy: &Policy| crate::results::Ended {
+                    policy: policy.to_string(),
+                    outcome: Err(format!("{error:#}")),
+                };
+                runs.extend(work.policies.iter().map(failed));
+                first_error.get_or_insert(error);
+            }
+        }
+    }
+    let complete = first_error.is_none();
+    let Some(first) = whole.first() else {
+        return Err(first_error.unwrap_or_else(|| anyhow::anyhow!("there is no policy to run")));
+    };
+    let mut warnings: Vec<String> = Vec::new();
+    whole.iter().for_each(|c| warnings.extend(c.kernel_warnings.iter().cloned()));
+    let mut platform = first.platform.clone();
+    platform.more.push(("guests".into(), works.len().to_string()));
+    let results = Results {
+        experiment: set.name.clone(),
+        title: set.title.clone(),
+        world: World::Lab,
+        platform,
+        runs,
+        kernel_warnings: warnings,
+        host: Some(carry::host(&whole.iter().collect::<Vec<_>>())),
+    };
+    Ok((results, complete))
+}
+
+/// The policies asked for, each once.
+fn choose(set: &TaskSet, asked: &[Policy]) -> Vec<Policy> {
+    let mut chosen: Vec<Policy> = Vec::new();
+    for policy in if asked.is_empty() { &set.policies } else { asked } {
+        if !chosen.contains(policy) {
+            chosen.push(policy.clone());
+        }
+    }
+    chosen
+}
+
+/// Makes the guest as the task set wants it.
+pub fn fit(spec: &mut LabSpec, set: &TaskSet, policies: usize) {
+    spec.cpus = set.cpus;
+    spec.kernel = match set.kernel {
+        Kernel::Plain => Flavour::Plain,
+        Kernel::Rt => Flavour::Rt,
+    };
+    // Events fill about a MiB a second and CPU at their liveliest; only what is used costs memory.
+    let lively = set.duration.div_ceil(SEC) as u32 * policies as u32 * set.cpus;
+    spec.window_mib = lively.next_power_of_two().clamp(256, 1024);
+}
+
+/// A flag that Ctrl-C sets; a second Ctrl-C ends the program at once (and QEMU with it).
+pub fn cancel_on_signals() -> Result<Arc<AtomicBool>> {
+    let cancel = Arc::new(AtomicBool::new(false));
+    for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
+        let status = 128 + signal;
+        signal_hook::flag::register_conditional_shutdown(signal, status, Arc::clone(&cancel))
+            .and_then(|_| signal_hook::flag::register(signal, Arc::clone(&cancel)))
+            .context("cannot watch for signals")?;
+    }
+    Ok(cancel)
+}
+
+fn run_command(options: &Options) -> Result<ExitCode> {
+    let mut spec = options.spec()?;
+    let programs = Programs::new()?;
+    if let Some(word) = spec.command.first_mut()
+        && let Ok(found) = guest::find(word.as_ref())
+        && let Some(name) = found.file_name()
+    {
+        // The guest's own shell stays: scripts expect busybox, and so does init.
+        let name = name.to_string_lossy().into_owned();
+        let own = ["onbeat", "scx_onbeat", "onbeat-runner", "onbeat-work"].contains(&name.as_str());
+        if !own && !["sh", "busybox", "dash", "bash"].contains(&word.as_str()) {
+            *word = name;
+            spec.programs.push(found);
+        }
+    }
+    spec.programs.extend(programs.own_if_there(&["onbeat", "scx_onbeat", "onbeat-work"])?);
+    let cancel = cancel_on_signals()?;
+    spec.cancel = (!options.shell).then(|| Arc::clone(&cancel));
+    let outcome = onbeat_lab::run(&spec, &mut |progress| match progress {
+        Progress::Output(bytes) => {
+            // A reader that went away must not end the run.
+            let _ = io::stdout().write_all(bytes).and_then(|()| io::stdout().flush());
+        }
+        Progress::Kernel(bytes) => drop(io::stderr().write_all(bytes)),
+        Progress::Preparing | Progress::Booting(_) | Progress::Collecting => (),
+    })?;
+    if outcome.exit == Exit::TimedOut {
+        eprintln!("onbeat lab: the command used up its guest time and was killed");
+    }
+    if outcome.kernel_in_trouble() {
+        eprintln!("onbeat lab: the guest's kernel had an oops or a warning:");
+        outcome.kernel_warnings.iter().for_each(|line| eprintln!("  {line}"));
+    }
+    if cancel.load(Ordering::Relaxed) && !options.shell {
+        bail!("stopped on request");
+    }
+    Ok(ExitCode::from(outcome.exit.status() as u8))
+}
+
+impl Options {
+    /// The lab's part of the options.
+    fn spec(&self) -> Result<LabSpec> {
+        let lab = LabOptions {
+            cpus: self.cpus.unwrap_or(4),
+            memory: self.memory,
+            kernel: self.kernel.unwrap_or(Flavour::Plain),
+            realtime: self.realtime,
+            turn: self.turn,
+            seed: self.seed,
+            files: self.files.clone(),
+            programs: self.programs.clone(),
+            modules: self.modules.clone(),
+            kernel_args: self.kernel_args.clone(),
+            env: self.env.clone(),
+            out: self.out.clone(),
+            guest_timeout: self.guest_timeout,
+            timeout: self.timeout,
+            shell: self.shell,
+            command: match self.file {
+                Some(_) => vec!["sh".into()], // replaced when the guest is filled
+                None => self.command.clone(),
+            },
+        };
+        lab.spec()
+    }
+}

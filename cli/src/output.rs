@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Where results go: stdout, and files that are whole or not there.
+
+use std::fs;
+use std::io::{self, BufWriter, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+use clap::Args;
+use onbeat_model::run::Run;
+use onbeat_report::html::{Page, render};
+use onbeat_report::perfetto;
+
+use crate::results::{Results, claims_beside};
+
+/// The options of `onbeat sim` and `onbeat lab` that say what is to come out.
+#[derive(Debug, Clone, Args)]
+pub struct Outputs {
+    /// Print one JSON object instead of a table
+    #[arg(long)]
+    json: bool,
+    /// Write a report that opens in a browser
+    #[arg(long, value_name = "FILE.html")]
+    html: Option<PathBuf>,
+    /// Write a trace for the Perfetto UI; with several policies one file for each
+    #[arg(long, value_name = "FILE.perfetto-trace")]
+    pub trace: Option<PathBuf>,
+    /// Print the figures of each task, too
+    #[arg(long, conflicts_with = "json")]
+    detail: bool,
+}
+
+impl Outputs {
+    /// Finds out before the work, not after it, that a file cannot be written.
+    ///
+    /// # Errors
+    /// Names the file.
+    pub fn check(&self) -> Result<()> {
+        self.html.iter().chain(&self.trace).try_for_each(|file| check(file))
+    }
+
+    /// Where the trace of a policy goes, if traces are wanted.
+    pub fn trace_of(&self, policy: &str, several: bool) -> Option<PathBuf> {
+        let file = self.trace.as_ref()?;
+        if !several {
+            return Some(file.clone());
+        }
+        let policy = policy.replace(':', "-");
+        let stem = file.file_stem().unwrap_or_default().to_string_lossy();
+        let suffix = file.extension().map(|s| format!(".{}", s.to_string_lossy()));
+        Some(file.with_file_name(format!("{stem}.{policy}{}", suffix.unwrap_or_default())))
+    }
+
+    /// Prints the results and writes the page. `folder` is the task set's, where claims may lie.
+    ///
+    /// # Errors
+    /// Something cannot be written; the rest is.
+    pub fn finish(&self, results: &Results, folder: &Path) -> Result<()> {
+        let printed = match self.json {
+            true => print(&format!("{:#}\n", results.to_json())),
+            false => print(&results.to_text(self.detail)),
+        };
+        let written = self.html.as_ref().map_or(Ok(()), |html| {
+            let mut section = results.section(&claims_beside(folder)?);
+            for run in results.runs.iter().filter(|run| run.outcome.is_ok()) {
+                if let Some(trace) = self.trace_of(&run.policy, results.runs.len() > 1) {
+                    section.traces.push((run.policy.clone(), seen_from(html, &trace)));
+                }
+            }
+            let title = section.title.clone();
+            let page = Page { title, experiments: vec![section], ..Page::default() };
+            write(html, |out| out.write_all(render(&page).map_err(io::Error::other)?.as_bytes()))
+        });
+        printed.and(written)
+    }
+}
+
+/// The path a page's link must have.
+fn seen_from(page: &Path, file: &Path) -> String {
+    let beside = page.parent() == file.parent();
+    let name = if beside { file.file_name().map(Path::new).unwrap_or(file) } else { file };
+    name.display().to_string()
+}
+
+/// Writes the trace of a run.
+///
+/// # Errors
+/// Names the file.
+pub fn write_trace(run: &Run, file: &Path) -> Result<()> {
+    write(file, |out| perfetto::write(run, &mut &mut *out))
+}
+
+/// Prints to stdout. A reader that has gone away (`| head`) is no error.
+///
+/// # Errors
+/// Any other failure to write.
+pub fn print(text: &str) -> Result<()> {
+    let mut out = io::stdout().lock();
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+            Err(error).context("cannot write to standard output")
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Whether a name stands for something else than an ordinary file: a device, a pipe.
+fn special(file: &Path) -> bool {
+    fs::metadata(file).is_ok_and(|meta| !meta.is_file() && !meta.is_dir())
+}
+
+/// The folder a file is in.
+pub fn folder_of(file: &Path) -> &Path {
+    match file.parent() {
+        Some(folder) if !folder.as_os_str().is_empty() => folder,
+        _ => Path::new("."),
+    }
+}
+
+/// A file beside `file`, to be renamed when it is whole.
+fn draft(file: &Path) -> io::Result<tempfile::NamedTempFile> {
+    tempfile::Builder::new()
+        .prefix(".onbeat-")
+        .permissions(fs::Permissions::from_mode(0o666)) // less the umask
+        .tempfile_in(folder_of(file))
+}
+
+fn check(file: &Path) -> Result<()> {
+    if file.is_dir() {
+        bail!("cannot write {}: it is a folder; name a file in it", file.display());
+    }
+    if !special(file) {
+        draft(file).with_context(|| format!("cannot write {}", file.display()))?;
+    }
+    Ok(())
+}
+
+/// Writes a file that is whole or not there: a full disk, Ctrl-C or a crash leave what was there.
+///
+/// # Errors
+/// Names the file.
+pub fn write(file: &Path, fill: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<()> {
+    let place = || format!("cannot write {}", file.display());
+    if special(file) {
+        let mut out =
+            BufWriter::new(fs::OpenOptions::new().write(true).open(file).with_context(place)?);
+        return fill(&mut out).and_then(|()| out.flush()).with_context(place);
+    }
+    let mut out = BufWriter::new(draft(file).with_context(place)?);
+    fill(&mut out).with_context(place)?;
+    let whole = out.into_inner().map_err(|e| e.into_error()).with_context(place)?;
+    whole.persist(file).map_err(|e| e.error).with_context(place)?;
+    Ok(())
+}
