@@ -13,6 +13,7 @@ use std::process::{Command, Stdio};
 use anyhow::{Context, Result, bail};
 
 pub(crate) const MANIFEST: &str = "MANIFEST";
+const DRAFT: &str = ".draft-";
 
 /// The cache's folder: `$ONBEAT_CACHE`; else `.cache` of the checkout that this program or the
 /// current folder lies in; else `onbeat` in the user's cache folder.
@@ -60,9 +61,16 @@ fn parent(target: &Path) -> Result<&Path> {
     Ok(parent)
 }
 
+/// Needs the lock of `parent`.
 fn replace(parent: &Path, target: &Path, fill: impl FnOnce(&Path) -> Result<()>) -> Result<()> {
+    for entry in fs::read_dir(parent)?.flatten() {
+        // Whoever wrote this was killed, or it would hold the lock.
+        if entry.file_name().to_string_lossy().starts_with(DRAFT) {
+            fs::remove_dir_all(entry.path())?;
+        }
+    }
     let draft = tempfile::Builder::new()
-        .prefix(".draft-")
+        .prefix(DRAFT)
         .tempdir_in(parent)
         .with_context(|| format!("cannot write to the cache `{}`", parent.display()))?;
     let whole = draft.path().join("whole");
@@ -177,6 +185,16 @@ mod tests {
         let (_dir, target) = folder_with_two_files();
         fs::remove_file(target.join("a")).unwrap();
         assert!(verify(&target).is_err());
+    }
+
+    #[test]
+    fn a_half_finished_download_is_removed_by_the_next_one() {
+        let (dir, target) = folder_with_two_files();
+        fs::create_dir_all(dir.path().join(".draft-killed/whole")).unwrap();
+        fs::remove_file(target.join("a")).unwrap();
+        ensure(&target, |draft| Ok(fs::write(draft.join("a"), "new")?)).unwrap();
+        assert_eq!(fs::read_to_string(target.join("a")).unwrap(), "new");
+        assert!(!dir.path().join(".draft-killed").exists());
     }
 
     #[test]

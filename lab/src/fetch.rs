@@ -69,7 +69,7 @@ pub fn kernel(flavour: Flavour, refresh: bool, say: &mut dyn FnMut(&str)) -> Res
 }
 
 fn fill(draft: &Path, flavour: Flavour, release: &str, say: &mut dyn FnMut(&str)) -> Result<()> {
-    let scratch = tempfile::Builder::new().prefix(".draft-").tempdir_in(cache::root()?)?;
+    let scratch = tempfile::tempdir_in(draft.parent().context("a draft has a parent")?)?;
     apt::run(SUITE, scratch.path(), DOWNLOAD, &[release]).context("the download failed")?;
     let packages = fs::read_dir(scratch.path())?
         .map(|entry| entry.map(|entry| entry.path()))

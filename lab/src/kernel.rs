@@ -88,3 +88,18 @@ fn check_config(config: &str) -> Result<()> {
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_kernel_without_sched_ext_or_btf_is_refused_by_the_options_name() {
+        let good = "CONFIG_SCHED_CLASS_EXT=y\nCONFIG_DEBUG_INFO_BTF=y\n";
+        check_config(good).unwrap();
+        for option in ["CONFIG_SCHED_CLASS_EXT", "CONFIG_DEBUG_INFO_BTF"] {
+            let bad = good.replace(&format!("{option}=y"), &format!("# {option} is not set"));
+            assert!(check_config(&bad).unwrap_err().to_string().contains(option));
+        }
+    }
+}

@@ -22,6 +22,8 @@ use crate::spec::{Exit, LabOutcome, LabSpec, Mode, Platform, Progress};
 use crate::terminal;
 
 const POLL: Duration = Duration::from_millis(10);
+/// The kernel's last words in every run, of interest to nobody.
+const FAREWELL: &[u8] = b"reboot: Power down";
 /// How many of the console's last lines an error shows.
 const TAIL_LINES: usize = 25;
 
@@ -257,7 +259,9 @@ impl Consoles {
         while let Some(length) = self.kernel[self.kernel_told..].iter().position(|b| *b == b'\n') {
             let line = &self.kernel[self.kernel_told..=self.kernel_told + length];
             self.kernel_told += line.len();
-            progress(Progress::Kernel(line));
+            if !line.windows(FAREWELL.len()).any(|words| words == FAREWELL) {
+                progress(Progress::Kernel(line));
+            }
         }
         let command = media.console.read_from(&mut self.command_offset)?;
         if !command.is_empty() {

@@ -174,6 +174,21 @@ fn the_rt_kernel_is_fully_preemptible() {
     assert!(outcome.console.ends_with("disabled\n"), "{}", outcome.console);
 }
 
+#[test]
+fn broken_type_information_is_told_from_good() {
+    let outcome = outcome(&quick("cat /sys/kernel/btf/vmlinux >/out/btf"));
+    let good = fs::read(outcome.files.join("btf")).unwrap();
+    onbeat_lab::btf::check(&good).unwrap();
+    // What Debian's 7.2 for trixie-backports looks like: the plain name keeps the hidden argument.
+    let name = b"scx_bpf_dsq_insert_impl\0";
+    let place = good.windows(name.len()).position(|bytes| bytes == name).unwrap();
+    let mut broken = good.clone();
+    broken[place + 18] = 0;
+    let error = onbeat_lab::btf::check(&broken).unwrap_err().to_string();
+    assert!(error.contains("lacks its twin"), "{error}");
+    assert!(onbeat_lab::btf::check(&good[..1000]).is_err());
+}
+
 /// Four CPUs, eight busy processes, timers, pipes, random numbers.
 const BUSY: &str = "
     for i in 1 2 3 4 5 6 7 8; do
