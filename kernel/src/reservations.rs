@@ -8,7 +8,7 @@ use onbeat_analysis::admission::{Admission, Demand, Domains, Fit, Machine, Place
 use onbeat_core::ffi;
 use onbeat_model::policy::{CORE, Order, Policy, Server};
 use onbeat_model::protocol::{self, Refusal, Request, Reserve, Response};
-use onbeat_model::units::{Fraction, format_duration};
+use onbeat_model::units::{Fraction, HOUR, US, format_duration};
 
 use crate::engine::Engine;
 use crate::limits;
@@ -279,12 +279,18 @@ impl<E: Engine, S: System> Book<E, S> {
         };
         let placement = match fits {
             Ok(placement) => placement,
-            Err(refusal) => {
-                self.refused += 1;
-                return Ok(Response::Refused(*refusal));
-            }
+            Err(refusal) => return Ok(self.refuse(*refusal)),
         };
         self.grant(peer, r, watch, demand, placement)
+    }
+
+    /// Values that would fit are rounded to what people like to read, on the side that fits.
+    fn refuse(&mut self, mut refusal: Refusal) -> Response {
+        self.refused += 1;
+        let nearest = &mut refusal.nearest;
+        nearest.budget_ns = nearest.budget_ns.map(|b| if b > 100 * US { b / US * US } else { b });
+        nearest.period_ns = nearest.period_ns.map(|p| p.next_multiple_of(US).min(HOUR));
+        Response::Refused(refusal)
     }
 
     /// Whether this user may reserve for this process; returns a watch on it and where it may run.
@@ -388,7 +394,7 @@ impl<E: Engine, S: System> Book<E, S> {
         let id = self.engine.reserve(&wanted).map_err(failed)?;
         if let Err(refusal) = self.admission.admit(id, demand.clone()) {
             let _ = self.engine.release(id); // it has no threads yet
-            return Ok(Response::Refused(*refusal));
+            return Ok(self.refuse(*refusal));
         }
         let record = protocol::Reservation {
             id,
@@ -429,6 +435,14 @@ impl<E: Engine, S: System> Book<E, S> {
                 r.name
             ));
         }
+        self.notices.push(format!(
+            "reservation {id}: {} every {} for {} (process {}, user {})",
+            format_duration(r.budget_ns),
+            format_duration(r.period_ns),
+            r.name,
+            r.pid,
+            peer.uid
+        ));
         Ok(Response::Granted {
             id,
             policy: self.settings.policy(),
@@ -472,6 +486,9 @@ impl<E: Engine, S: System> Book<E, S> {
             );
         }
         let record = self.record(held);
+        if held.state == State::Live {
+            self.notices.push(farewell(&record, "given back"));
+        }
         self.close(id);
         Ok(record)
     }
@@ -531,6 +548,7 @@ impl<E: Engine, S: System> Book<E, S> {
         self.admission.release(id);
         let record = self.record(&self.held[&id]);
         let held = self.held.get_mut(&id).expect("the caller found it");
+        self.notices.push(farewell(&record, "ended with its program"));
         held.record = record;
         held.state = State::Ended;
     }
@@ -577,40 +595,21 @@ impl<E: Engine, S: System> Book<E, S> {
         (0..n).filter(|c| (c * k / n) as usize == d).fold(0, |mask, c| mask | 1 << c)
     }
 
-    /// What can be reserved has changed: who still fits? The older goes before the younger, and who
-    /// can stay in its domain stays.
+    /// What can be reserved has changed: who still fits? The older goes before the younger; each
+    /// stays in its domain if it can.
     fn rebook(&mut self) {
         let mut admission = Admission::new(self.settings.machine(self.online, &self.above));
-        let mut live: Vec<(u64, u32)> = self
-            .held
-            .values()
-            .filter(|h| h.state == State::Live)
-            .map(|h| (h.order, h.record.id))
-            .collect();
+        let live = self.held.values().filter(|h| h.state == State::Live);
+        let mut live: Vec<(u64, u32)> = live.map(|h| (h.order, h.record.id)).collect();
         live.sort_unstable();
-        let mut homeless = Vec::new();
         for (_, id) in live {
-            let held = self.held.get_mut(&id).expect("just listed");
-            let here = Demand { cpus: Some(cpus_of(held.cpus)), ..held.demand.clone() };
-            match admission.admit(id, here) {
-                Ok(_) => Self::mark(held, true, &mut self.notices),
-                Err(_) => homeless.push(id),
-            }
-        }
-        for id in homeless {
             let held = &self.held[&id];
-            let (domain, cpus, fits) = match admission.admit(id, held.demand.clone()) {
-                Ok(to) => (to.domain, mask_of(&to.cpus), true),
-                Err(_) if held.cpus & self.online != 0 => (held.domain, held.cpus, false),
-                Err(_) => {
-                    let allowed = held.demand.cpus.as_deref().map_or(u64::MAX, mask_of);
-                    let domains = 0..self.settings.domains() as usize;
-                    let mut there = domains.map(|d| (d, self.domain_cpus(d) & allowed));
-                    match there.find(|(_, cpus)| cpus & self.online != 0) {
-                        Some((domain, cpus)) => (domain, cpus, false),
-                        None => (held.domain, held.cpus, false),
-                    }
-                }
+            let here = Demand { cpus: Some(cpus_of(held.cpus)), ..held.demand.clone() };
+            let fits =
+                admission.admit(id, here).or_else(|_| admission.admit(id, held.demand.clone()));
+            let (domain, cpus) = match &fits {
+                Ok(to) => (to.domain, mask_of(&to.cpus)),
+                Err(_) => self.refuge(held),
             };
             if (domain, cpus) != (held.domain, held.cpus)
                 && let Err(e) = self.engine.place(id, domain as u32, cpus)
@@ -619,9 +618,22 @@ impl<E: Engine, S: System> Book<E, S> {
             }
             let held = self.held.get_mut(&id).expect("just read");
             (held.domain, held.cpus) = (domain, cpus);
-            Self::mark(held, fits, &mut self.notices);
+            Self::mark(held, fits.is_ok(), &mut self.notices);
         }
         self.admission = admission;
+    }
+
+    /// Where a reservation that fits nowhere is served as well as can be: where it is, or in the
+    /// first domain that has one of its CPUs on line.
+    fn refuge(&self, held: &Held) -> (usize, u64) {
+        if held.cpus & self.online != 0 {
+            return (held.domain, held.cpus);
+        }
+        let allowed = held.demand.cpus.as_deref().map_or(u64::MAX, mask_of);
+        (0..self.settings.domains() as usize)
+            .map(|d| (d, self.domain_cpus(d) & allowed))
+            .find(|(_, cpus)| cpus & self.online != 0)
+            .unwrap_or((held.domain, held.cpus))
     }
 
     fn mark(held: &mut Held, guaranteed: bool, notices: &mut Vec<String>) {
@@ -636,6 +648,11 @@ impl<E: Engine, S: System> Book<E, S> {
         }
         held.guaranteed = guaranteed;
     }
+}
+
+fn farewell(r: &protocol::Reservation, how: &str) -> String {
+    let protocol::Reservation { id, name, jobs, misses, .. } = r;
+    format!("reservation {id} ({name}) {how}: {jobs} jobs, {misses} late")
 }
 
 #[cfg(test)]

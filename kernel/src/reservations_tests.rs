@@ -1,1 +1,482 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! The book against a scheduler and processes that exist only here.
 
+use std::cell::RefCell;
+use std::collections::BTreeSet;
+use std::io;
+use std::rc::Rc;
+
+use onbeat_core::ffi::ob_server;
+use onbeat_model::units::MS;
+use proptest::prelude::*;
+
+use super::*;
+use crate::system::Facts;
+
+/// A machine that is not there.
+#[derive(Default)]
+struct World {
+    servers: BTreeMap<u32, (Reservation, BTreeSet<i32>)>,
+    processes: BTreeMap<u32, (Facts, Vec<i32>)>,
+    /// Threads the scheduler does not hold.
+    foreign: BTreeSet<i32>,
+    above: Above,
+    online: u64,
+    places: usize,
+}
+
+#[derive(Clone, Default)]
+struct Fake(Rc<RefCell<World>>);
+
+impl Fake {
+    fn new(cpus: u32) -> Self {
+        let fake = Fake::default();
+        let mut world = fake.0.borrow_mut();
+        (world.online, world.places) = ((1 << cpus) - 1, 8);
+        drop(world);
+        fake
+    }
+
+    fn process(&self, pid: u32, uid: u32, threads: i32) {
+        let facts = Facts { uids: [uid].into(), cpus: u64::MAX, kernel: false };
+        let threads = (0..threads).map(|i| pid as i32 + i).collect();
+        self.0.borrow_mut().processes.insert(pid, (facts, threads));
+    }
+
+    fn kill(&self, pid: u32) {
+        let mut world = self.0.borrow_mut();
+        let Some((_, threads)) = world.processes.remove(&pid) else { return };
+        for (_, members) in world.servers.values_mut() {
+            members.retain(|tid| !threads.contains(tid));
+        }
+    }
+}
+
+impl Engine for Fake {
+    fn reserve(&mut self, r: &Reservation) -> anyhow::Result<u32> {
+        let mut world = self.0.borrow_mut();
+        let free = (0..world.places as u32).find(|id| !world.servers.contains_key(id));
+        let id = free.ok_or_else(|| anyhow::anyhow!("no room for another reservation"))?;
+        world.servers.insert(id, (r.clone(), BTreeSet::new()));
+        Ok(id)
+    }
+
+    fn assign(&mut self, tid: i32, id: Option<u32>) -> anyhow::Result<()> {
+        let mut world = self.0.borrow_mut();
+        if world.foreign.contains(&tid) {
+            anyhow::bail!("thread {tid} is not under this scheduler");
+        }
+        for (_, members) in world.servers.values_mut() {
+            members.remove(&tid);
+        }
+        if let Some(id) = id {
+            world.servers.get_mut(&id).expect("a reservation that exists").1.insert(tid);
+        }
+        Ok(())
+    }
+
+    fn release(&mut self, id: u32) -> anyhow::Result<bool> {
+        let mut world = self.0.borrow_mut();
+        let empty = world.servers.get(&id).expect("released once").1.is_empty();
+        if empty {
+            world.servers.remove(&id);
+        }
+        Ok(empty)
+    }
+
+    fn place(&mut self, id: u32, domain: u32, cpus: u64) -> anyhow::Result<()> {
+        let mut world = self.0.borrow_mut();
+        let server = &mut world.servers.get_mut(&id).expect("a reservation that exists").0;
+        (server.domain, server.cpus) = (domain, cpus);
+        Ok(())
+    }
+
+    fn server(&self, id: u32) -> Option<ob_server> {
+        let world = self.0.borrow();
+        let threads = world.servers.get(&id)?.1.len() as u32;
+        Some(ob_server { used: 1, threads, jobs: 7, ..Default::default() })
+    }
+
+    fn members(&self, id: u32) -> Vec<i32> {
+        self.0.borrow().servers.get(&id).map_or(vec![], |s| s.1.iter().copied().collect())
+    }
+
+    fn online(&self) -> u64 {
+        self.0.borrow().online
+    }
+
+    fn counters(&self) -> BTreeMap<String, u64> {
+        BTreeMap::new()
+    }
+}
+
+impl System for Fake {
+    fn watch(&self, pid: u32) -> io::Result<Watch> {
+        let known = self.0.borrow().processes.contains_key(&pid);
+        known.then_some(Watch { pid, fd: None }).ok_or_else(|| io::ErrorKind::NotFound.into())
+    }
+
+    fn gone(&self, watch: &Watch) -> bool {
+        !self.0.borrow().processes.contains_key(&watch.pid)
+    }
+
+    fn facts(&self, pid: u32) -> io::Result<Facts> {
+        let world = self.0.borrow();
+        world.processes.get(&pid).map(|p| p.0.clone()).ok_or_else(|| io::ErrorKind::NotFound.into())
+    }
+
+    fn threads(&self, pid: u32) -> io::Result<Vec<i32>> {
+        let world = self.0.borrow();
+        world.processes.get(&pid).map(|p| p.1.clone()).ok_or_else(|| io::ErrorKind::NotFound.into())
+    }
+
+    fn above(&self) -> Above {
+        self.0.borrow().above.clone()
+    }
+}
+
+fn settings(order: Order, cpus: u32) -> Settings {
+    Settings {
+        order,
+        server: Server::Fcbs,
+        cpus,
+        clusters: 2,
+        usable: (1 << cpus) - 1,
+        best_effort_share: Fraction::new(1, 20),
+        user_share: Fraction::new(1, 2),
+    }
+}
+
+fn book(order: Order, cpus: u32) -> (Book<Fake, Fake>, Fake) {
+    let fake = Fake::new(cpus);
+    (Book::new(fake.clone(), fake.clone(), settings(order, cpus)), fake)
+}
+
+fn ask(pid: u32, budget_ms: u64, period_ms: u64) -> Request {
+    Request::Reserve(Reserve {
+        pid,
+        name: "work".into(),
+        budget_ns: budget_ms * MS,
+        period_ns: period_ms * MS,
+        deadline_ns: None,
+        cpus: None,
+        marks: false,
+    })
+}
+
+const ROOT: Peer = Peer { uid: 0, connection: 1 };
+const USER: Peer = Peer { uid: 1000, connection: 2 };
+const OTHER: Peer = Peer { uid: 1001, connection: 3 };
+
+fn granted(answer: Response) -> u32 {
+    match answer {
+        Response::Granted { id, .. } => id,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn refused(answer: Response) -> Refusal {
+    match answer {
+        Response::Refused(refusal) => refusal,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn failed(answer: Response) -> String {
+    match answer {
+        Response::Error { message, remedy } => format!("{message}; {remedy}"),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_reservation_covers_all_threads_until_it_is_given_back() {
+    let (mut book, fake) = book(Order::GlobalEdf, 4);
+    fake.process(10, 1000, 5);
+    let id = granted(book.answer(USER, ask(10, 25, 41)));
+    assert_eq!(fake.members(id), [10, 11, 12, 13, 14]);
+    let Response::Released(got) = book.answer(USER, Request::Release { id }) else { panic!() };
+    assert_eq!((got.jobs, got.threads, got.uid), (7, 5, 1000));
+    assert!(fake.0.borrow().servers.is_empty());
+    assert!(failed(book.answer(USER, Request::Release { id })).contains("no reservation"));
+}
+
+#[test]
+fn nobody_reserves_for_or_releases_what_belongs_to_another() {
+    let (mut book, fake) = book(Order::GlobalEdf, 4);
+    fake.process(10, 1000, 1);
+    fake.process(20, 0, 1);
+    assert!(failed(book.answer(OTHER, ask(10, 1, 10))).contains("does not belong to user 1001"));
+    assert!(failed(book.answer(USER, ask(20, 1, 10))).contains("does not belong"));
+    let id = granted(book.answer(USER, ask(10, 1, 10)));
+    assert!(failed(book.answer(OTHER, Request::Release { id })).contains("another user"));
+    assert!(matches!(book.answer(ROOT, Request::Release { id }), Response::Released(_)));
+    // A program that acts as two users belongs to neither alone.
+    fake.0.borrow_mut().processes.get_mut(&10).unwrap().0.uids.insert(0);
+    assert!(failed(book.answer(USER, ask(10, 1, 10))).contains("does not belong"));
+    granted(book.answer(ROOT, ask(10, 1, 10)));
+}
+
+#[test]
+fn kernel_threads_and_processes_that_do_not_exist_are_refused() {
+    let (mut book, fake) = book(Order::GlobalEdf, 4);
+    assert!(failed(book.answer(ROOT, ask(99, 1, 10))).contains("no process 99"));
+    fake.process(2, 0, 1);
+    fake.0.borrow_mut().processes.get_mut(&2).unwrap().0.kernel = true;
+    assert!(failed(book.answer(ROOT, ask(2, 1, 10))).contains("thread of the kernel"));
+}
+
+#[test]
+fn an_ordinary_user_gets_half_of_the_machine_and_root_all() {
+    let (mut book, fake) = book(Order::GlobalEdf, 4);
+    for pid in 1..9 {
+        fake.process(pid * 10, 1000, 1);
+    }
+    for pid in 1..5 {
+        granted(book.answer(USER, ask(pid * 10, 5, 10)));
+    }
+    let refusal = refused(book.answer(USER, ask(50, 1, 10)));
+    assert!(refusal.reason.contains("2 CPUs in all"), "{}", refusal.reason);
+    assert_eq!(refusal.free, Fraction::new(0, 1));
+    assert_eq!(refusal.holders.len(), 4);
+    granted(book.answer(ROOT, ask(50, 9, 10)));
+    assert!(failed(book.answer(ROOT, ask(50, 1, 10))).contains("already has reservation"));
+}
+
+#[test]
+fn a_refusal_names_values_that_are_then_granted() {
+    let (mut book, fake) = book(Order::PartitionedEdf, 2);
+    fake.process(10, 0, 1);
+    fake.process(20, 0, 1);
+    fake.process(30, 0, 1);
+    granted(book.answer(ROOT, ask(10, 6, 10)));
+    granted(book.answer(ROOT, ask(20, 5, 10)));
+    let refusal = refused(book.answer(ROOT, ask(30, 5, 7)));
+    let with = |budget_ns, period_ns| {
+        let Request::Reserve(r) = ask(30, 5, 7) else { unreachable!() };
+        Request::Reserve(Reserve { budget_ns, period_ns, ..r })
+    };
+    let (budget, period) = (refusal.nearest.budget_ns.unwrap(), refusal.nearest.period_ns.unwrap());
+    let id = granted(book.answer(ROOT, with(budget, 7 * MS)));
+    book.answer(ROOT, Request::Release { id });
+    granted(book.answer(ROOT, with(5 * MS, period)));
+}
+
+#[test]
+fn budgets_that_would_cost_more_to_enforce_than_they_are_worth_are_for_root() {
+    let (mut book, fake) = book(Order::GlobalEdf, 4);
+    fake.process(10, 1000, 1);
+    let Request::Reserve(r) = ask(10, 1, 10) else { unreachable!() };
+    let tiny = Request::Reserve(Reserve { budget_ns: 49_999, ..r });
+    assert!(failed(book.answer(USER, tiny.clone())).contains("ask for at least 50us"));
+    granted(book.answer(ROOT, tiny));
+}
+
+#[test]
+fn a_reservation_ends_with_its_program_and_who_asked_learns_what_it_got() {
+    let (mut book, fake) = book(Order::GlobalEdf, 4);
+    fake.process(10, 1000, 2);
+    let id = granted(book.answer(USER, ask(10, 5, 10)));
+    // A child that lives on keeps it.
+    fake.0.borrow_mut().servers.get_mut(&id).unwrap().1.insert(77);
+    fake.kill(10);
+    book.tick();
+    let Response::Status { reservations, free, .. } = book.answer(ROOT, Request::Status) else {
+        panic!()
+    };
+    assert_eq!((reservations.len(), reservations[0].threads), (1, 1));
+    fake.0.borrow_mut().servers.get_mut(&id).unwrap().1.clear();
+    book.tick();
+    let Response::Status { reservations, free: more, .. } = book.answer(ROOT, Request::Status)
+    else {
+        panic!()
+    };
+    assert!(reservations.is_empty() && more > free);
+    let Response::Released(got) = book.answer(USER, Request::Release { id }) else { panic!() };
+    assert_eq!(got.jobs, 7);
+    assert!(fake.0.borrow().servers.is_empty());
+}
+
+#[test]
+fn the_place_of_an_ended_reservation_is_free_once_its_connection_is_closed() {
+    let (mut book, fake) = book(Order::GlobalEdf, 4);
+    fake.process(10, 1000, 2);
+    granted(book.answer(USER, ask(10, 5, 10)));
+    fake.kill(10);
+    book.tick();
+    assert_eq!(fake.0.borrow().servers.len(), 1);
+    book.disconnected(USER.connection);
+    book.tick();
+    assert!(fake.0.borrow().servers.is_empty());
+}
+
+#[test]
+fn a_program_of_real_time_threads_only_gets_no_reservation() {
+    let (mut book, fake) = book(Order::GlobalEdf, 4);
+    fake.process(10, 1000, 2);
+    fake.0.borrow_mut().foreign.extend([10, 11]);
+    assert!(failed(book.answer(USER, ask(10, 5, 10))).contains("no thread of process 10"));
+    assert!(fake.0.borrow().servers.is_empty());
+    fake.0.borrow_mut().foreign.remove(&10);
+    granted(book.answer(USER, ask(10, 5, 10)));
+    assert!(book.notices().iter().any(|n| n.contains("does not cover 1 of its threads")));
+}
+
+#[test]
+fn cpus_are_those_asked_for_that_the_process_and_the_service_may_use() {
+    let (mut book, fake) = book(Order::GlobalEdf, 4);
+    fake.process(10, 0, 1);
+    fake.0.borrow_mut().processes.get_mut(&10).unwrap().0.cpus = 0b0110;
+    let Request::Reserve(r) = ask(10, 5, 10) else { unreachable!() };
+    let on = |cpus: &[u32]| Request::Reserve(Reserve { cpus: Some(cpus.into()), ..r.clone() });
+    assert!(failed(book.answer(ROOT, on(&[7]))).contains("there is no CPU 7; the CPUs are 0-3"));
+    assert!(failed(book.answer(ROOT, on(&[0, 3]))).contains("may run on 1-2"));
+    let Response::Granted { cpus, id, .. } = book.answer(ROOT, on(&[0, 1])) else { panic!() };
+    assert_eq!(cpus, [1]);
+    assert_eq!(fake.0.borrow().servers[&id].0.cpus, 0b0010);
+}
+
+#[test]
+fn when_a_cpu_goes_the_younger_loses_its_guarantee_and_gets_it_back_with_the_cpu() {
+    let (mut book, fake) = book(Order::PartitionedEdf, 2);
+    fake.process(10, 0, 1);
+    fake.process(20, 0, 1);
+    let old = granted(book.answer(ROOT, ask(10, 6, 10)));
+    let young = granted(book.answer(ROOT, ask(20, 5, 10)));
+    let domain = |id| fake.0.borrow().servers[&id].0.domain;
+    assert_ne!(domain(old), domain(young));
+    book.notices();
+    fake.0.borrow_mut().online = 1 << domain(young);
+    book.tick();
+    // Both run where there is a CPU; the younger was there first, but the older was promised first.
+    assert_eq!(domain(old), domain(young));
+    let notices = book.notices().join("\n");
+    assert!(notices.contains(&format!("reservation {young} (work, 5ms every 10ms) is no longer")));
+    assert!(!notices.contains(&format!("reservation {old} ")), "{notices}");
+    fake.0.borrow_mut().online = 0b11;
+    book.tick();
+    assert_ne!(domain(old), domain(young));
+    assert!(book.notices().join("\n").contains("again guaranteed"));
+}
+
+#[test]
+fn what_deadline_tasks_hold_is_not_granted() {
+    let fake = Fake::new(2);
+    fake.0.borrow_mut().above.deadline = 500_000_000;
+    fake.process(10, 0, 1);
+    let mut book = Book::new(fake.clone(), fake.clone(), settings(Order::GlobalEdf, 2));
+    let refusal = refused(book.answer(ROOT, ask(10, 9, 10)));
+    assert_eq!(refusal.free, Fraction::new(7, 10));
+    assert!(refusal.holders.iter().any(|h| h.name == "SCHED_DEADLINE tasks"));
+}
+
+#[test]
+fn programs_with_real_time_threads_are_named() {
+    let fake = Fake::new(2);
+    fake.0.borrow_mut().above.realtime.insert("pipewire".into());
+    let mut book = Book::new(fake.clone(), fake.clone(), settings(Order::GlobalEdf, 2));
+    assert!(book.notices().join("\n").contains("pipewire"));
+}
+
+#[derive(Debug, Clone)]
+enum Step {
+    Ask(Peer, Request),
+    Kill(u32),
+    Spawn(u32, u32),
+    Cpus(u64),
+    Deadline(u64),
+    Tick,
+    Close(u64),
+}
+
+fn any_peer() -> impl Strategy<Value = Peer> {
+    prop_oneof![Just(ROOT), Just(USER), Just(OTHER)]
+}
+
+fn any_request() -> impl Strategy<Value = Request> {
+    let times = prop_oneof![Just(0), Just(u64::MAX), 1..50 * MS];
+    let cpus = proptest::option::of(proptest::collection::vec(0u32..6, 0..4));
+    let reserve = (0u32..8, times.clone(), times.clone(), proptest::option::of(times), cpus)
+        .prop_map(|(pid, budget_ns, period_ns, deadline_ns, cpus)| {
+            let name = "x".into();
+            let marks = false;
+            Request::Reserve(Reserve { pid, name, budget_ns, period_ns, deadline_ns, cpus, marks })
+        });
+    prop_oneof![
+        6 => reserve,
+        3 => (0u32..10).prop_map(|id| Request::Release { id }),
+        1 => Just(Request::Status),
+        1 => Just(Request::Stats),
+    ]
+}
+
+fn any_step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        8 => (any_peer(), any_request()).prop_map(|(p, r)| Step::Ask(p, r)),
+        1 => (1u32..8).prop_map(Step::Kill),
+        3 => (1u32..8, prop_oneof![Just(0), Just(1000), Just(1001)]).prop_map(|(p, u)| Step::Spawn(p, u)),
+        1 => (1u64..16).prop_map(Step::Cpus),
+        1 => (0u64..2_000_000_000).prop_map(Step::Deadline),
+        2 => Just(Step::Tick),
+        1 => (1u64..4).prop_map(Step::Close),
+    ]
+}
+
+proptest! {
+    /// Whatever is asked in whatever order: the books of service and scheduler agree, no CPU is
+    /// promised twice by what was granted since the last change, users stay within their share.
+    #[test]
+    fn the_books_agree_whatever_is_asked(
+        order in prop_oneof![
+            Just(Order::GlobalEdf), Just(Order::PartitionedEdf), Just(Order::ClusteredEdf)
+        ],
+        steps in proptest::collection::vec(any_step(), 1..60),
+    ) {
+        let (mut book, fake) = book(order, 4);
+        for step in steps {
+            match step {
+                Step::Ask(peer, request) => {
+                    let before = fake.0.borrow().servers.len();
+                    let answer = book.answer(peer, request.clone());
+                    if let (Response::Granted { id, cpus, .. }, Request::Reserve(r)) = (&answer, &request) {
+                        let world = fake.0.borrow();
+                        let (server, members) = &world.servers[id];
+                        prop_assert!(r.check().is_ok());
+                        prop_assert!(peer.uid == 0 || world.processes[&r.pid].0.uids == [peer.uid].into());
+                        prop_assert_eq!(members, &world.processes[&r.pid].1.iter().copied().collect());
+                        prop_assert!(server.cpus & world.online != 0 && !cpus.is_empty());
+                        prop_assert!(server.domain < book.settings.domains());
+                        let domain = book.domain_cpus(server.domain as usize);
+                        prop_assert_eq!(server.cpus & !domain, 0);
+                        if let Some(list) = &r.cpus {
+                            prop_assert_eq!(server.cpus & !mask_of(list), 0);
+                        }
+                    } else if matches!(answer, Response::Refused(_) | Response::Error { .. }) {
+                        prop_assert_eq!(fake.0.borrow().servers.len(), before);
+                    }
+                }
+                Step::Kill(pid) => fake.kill(pid * 10),
+                Step::Spawn(pid, uid) => {
+                    if !fake.0.borrow().processes.contains_key(&pid) {
+                        fake.process(pid, uid, 3);
+                    }
+                }
+                Step::Cpus(mask) => fake.0.borrow_mut().online = mask,
+                Step::Deadline(bandwidth) => fake.0.borrow_mut().above.deadline = bandwidth,
+                Step::Tick => book.tick(),
+                Step::Close(connection) => book.disconnected(connection),
+            }
+            let world = fake.0.borrow();
+            let held: BTreeSet<u32> = book.held.keys().copied().collect();
+            prop_assert_eq!(held, world.servers.keys().copied().collect());
+            let billionths = |h: &&Held| h.record.budget_ns * 1_000 / h.record.period_ns.min(h.record.deadline_ns);
+            let live = || book.held.values().filter(|h| h.state == State::Live);
+            let sure: u64 = live().filter(|h| h.guaranteed).map(|h| billionths(&h)).sum();
+            prop_assert!(sure <= 4 * 950, "{sure} thousandths of a CPU are promised");
+            for uid in [1000, 1001] {
+                let mine = live().filter(|h| h.record.uid == uid).map(|h| billionths(&h)).sum::<u64>();
+                prop_assert!(mine <= 2000, "user {uid} holds {mine} thousandths of a CPU");
+            }
+        }
+    }
+}

@@ -4,6 +4,7 @@
 use std::mem::MaybeUninit;
 
 use anyhow::{Context, Result, anyhow, bail};
+use libbpf_rs::skel::OpenSkel;
 use libbpf_rs::{AsRawLibbpf, Link, OpenObject, PrintLevel, ProgramInput, ProgramMut};
 use scx_utils::{scx_ops_attach, scx_ops_load, scx_ops_open, uei_exited};
 
@@ -65,6 +66,12 @@ impl<'a> Scheduler<'a> {
         rodata.use_timers = !rt;
         rodata.tracing = layout.ring > 0;
         skel.maps.arena.set_max_entries(layout.pages())?;
+        if verbose {
+            // The verifier's statistics: how many instructions it looked at for each program.
+            for mut prog in skel.open_object_mut().progs_mut() {
+                prog.set_log_level(4);
+            }
+        }
         let mut skel = scx_ops_load!(skel, onbeat_ops, uei)?;
 
         let mut size = 0;

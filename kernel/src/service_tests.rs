@@ -1,1 +1,263 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! The socket with real clients, some of them bad, and a scheduler that refuses everything.
 
+use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader};
+
+use onbeat_core::ffi::ob_server;
+use onbeat_model::policy::{Order, Server};
+use onbeat_model::protocol::{Reserve, read_message, write_message};
+use onbeat_model::units::Fraction;
+use proptest::prelude::*;
+
+use super::*;
+use crate::reservations::Settings;
+use crate::scheduler::Reservation;
+use crate::system::Proc;
+
+struct Empty;
+
+impl Engine for Empty {
+    fn reserve(&mut self, _: &Reservation) -> Result<u32> {
+        bail!("no room for another reservation")
+    }
+    fn assign(&mut self, _: i32, _: Option<u32>) -> Result<()> {
+        bail!("no such thread")
+    }
+    fn release(&mut self, _: u32) -> Result<bool> {
+        Ok(true)
+    }
+    fn place(&mut self, _: u32, _: u32, _: u64) -> Result<()> {
+        Ok(())
+    }
+    fn server(&self, _: u32) -> Option<ob_server> {
+        None
+    }
+    fn members(&self, _: u32) -> Vec<i32> {
+        Vec::new()
+    }
+    fn online(&self) -> u64 {
+        0b11
+    }
+    fn counters(&self) -> BTreeMap<String, u64> {
+        BTreeMap::new()
+    }
+}
+
+struct Bench {
+    service: Service<Empty, Proc>,
+    wake: UnixStream,
+    _bell: UnixStream,
+    folder: tempfile::TempDir,
+}
+
+impl Bench {
+    fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let socket = Socket::bind(&folder.path().join("s")).unwrap();
+        let settings = Settings {
+            order: Order::GlobalEdf,
+            server: Server::Fcbs,
+            cpus: 2,
+            clusters: 1,
+            usable: 0b11,
+            best_effort_share: Fraction::new(1, 20),
+            user_share: Fraction::new(1, 2),
+        };
+        let (wake, bell) = UnixStream::pair().unwrap();
+        let service = Service::new(Book::new(Empty, Proc, settings), socket);
+        Bench { service, wake, _bell: bell, folder }
+    }
+
+    fn client(&self) -> UnixStream {
+        let stream = UnixStream::connect(self.folder.path().join("s")).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+        stream
+    }
+
+    fn turns(&mut self, n: usize) {
+        for _ in 0..n {
+            self.service.turn(Duration::from_millis(1), &self.wake).unwrap();
+        }
+    }
+
+    fn ask(&mut self, client: &mut UnixStream, bytes: &[u8]) -> Response {
+        client.write_all(bytes).unwrap();
+        self.turns(4);
+        read_message(&mut BufReader::new(client), 1 << 20).unwrap().unwrap()
+    }
+}
+
+fn status_line() -> Vec<u8> {
+    let mut line = Vec::new();
+    write_message(&mut line, &Request::Status).unwrap();
+    line
+}
+
+#[test]
+fn a_client_is_answered_after_another_has_sent_nonsense() {
+    let mut bench = Bench::new();
+    let (mut bad, mut good) = (bench.client(), bench.client());
+    for nonsense in [&b"\n"[..], b"{}\n", b"\xff\xfe\n", b"[1]\n", b"{\"op\":\"reserve\"}\n"] {
+        let answer = bench.ask(&mut bad, nonsense);
+        assert!(matches!(answer, Response::Error { .. }), "{answer:?}");
+    }
+    assert!(matches!(bench.ask(&mut good, &status_line()), Response::Status { .. }));
+    // The one who sent it may do better.
+    assert!(matches!(bench.ask(&mut bad, &status_line()), Response::Status { .. }));
+}
+
+#[test]
+fn an_endless_line_gets_an_error_and_the_connection_is_closed() {
+    let mut bench = Bench::new();
+    let mut bad = bench.client();
+    bad.set_nonblocking(true).unwrap();
+    let mut sent = 0;
+    for _ in 0..64 {
+        sent += bad.write(&[b' '; 16 << 10]).unwrap_or(0);
+        bench.turns(1);
+    }
+    assert!(sent as u64 > REQUEST_BYTES);
+    bad.set_nonblocking(false).unwrap();
+    let mut lines = BufReader::new(&mut bad);
+    let mut line = String::new();
+    lines.read_line(&mut line).unwrap();
+    assert!(line.contains("more than 65536 bytes"), "{line}");
+    assert!(bench.service.clients.is_empty());
+}
+
+#[test]
+fn who_does_not_read_is_not_answered_further_and_holds_up_nobody() {
+    let mut bench = Bench::new();
+    let mut deaf = bench.client();
+    deaf.set_nonblocking(true).unwrap();
+    let line = status_line();
+    for _ in 0..20_000 {
+        if deaf.write(&line).is_err() {
+            bench.turns(1);
+        }
+    }
+    let held: usize = bench.service.clients.values().map(|c| c.input.len() + c.output.len()).sum();
+    assert!(held < 256 << 10, "{held} bytes are kept for one client");
+    let mut good = bench.client();
+    assert!(matches!(bench.ask(&mut good, &line), Response::Status { .. }));
+    // Its patience is not infinite either.
+    for client in bench.service.clients.values_mut().filter(|c| !c.output.is_empty()) {
+        client.unread = Some(Instant::now() - PATIENCE - Duration::from_secs(1));
+    }
+    bench.turns(2);
+    assert_eq!(bench.service.clients.len(), 1);
+}
+
+#[test]
+fn half_a_request_is_not_waited_for_for_ever() {
+    let mut bench = Bench::new();
+    let mut slow = bench.client();
+    slow.write_all(b"{\"op\":").unwrap();
+    bench.turns(3);
+    let client = bench.service.clients.values_mut().next().unwrap();
+    assert!(client.begun.is_some());
+    client.begun = Some(Instant::now() - PATIENCE - Duration::from_secs(1));
+    bench.turns(2);
+    assert!(bench.service.clients.is_empty());
+    let mut rest = Vec::new();
+    assert_eq!(slow.read_to_end(&mut rest).unwrap(), 0);
+}
+
+#[test]
+fn one_more_client_than_there_is_room_for_is_told_so() {
+    let mut bench = Bench::new();
+    let clients: Vec<UnixStream> = (0..CLIENTS)
+        .map(|_| {
+            let client = bench.client();
+            bench.turns(1);
+            client
+        })
+        .collect();
+    let mut late = bench.client();
+    bench.turns(2);
+    let mut text = String::new();
+    late.read_to_string(&mut text).unwrap();
+    // Root has room for all of them, an ordinary user for fewer.
+    assert!(text.contains("too many connections"), "{text}");
+    drop(clients);
+    bench.turns(2);
+    assert!(bench.service.clients.is_empty());
+}
+
+#[test]
+fn requests_sent_before_hanging_up_are_still_served() {
+    let mut bench = Bench::new();
+    let mut client = bench.client();
+    let lines = status_line().repeat(3 * TURN);
+    client.write_all(&lines).unwrap();
+    client.shutdown(std::net::Shutdown::Write).unwrap();
+    bench.turns(20);
+    let answers = BufReader::new(client).lines().count();
+    assert_eq!(answers, 3 * TURN);
+    assert!(bench.service.clients.is_empty());
+}
+
+#[test]
+fn a_socket_in_use_and_a_file_in_the_way_are_errors_and_an_old_socket_is_replaced() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("deep/er/s");
+    let socket = Socket::bind(&path).unwrap();
+    let error = Socket::bind(&path).unwrap_err().to_string();
+    assert!(error.contains("already listens"), "{error}");
+    drop(socket);
+    assert!(!path.exists());
+    drop(UnixListener::bind(&path).unwrap()); // leaves its file, as one that was killed does
+    drop(Socket::bind(&path).unwrap());
+    fs::write(&path, "x").unwrap();
+    let error = Socket::bind(&path).unwrap_err().to_string();
+    assert!(error.contains("is no socket"), "{error}");
+    assert_eq!(fs::read(&path).unwrap(), b"x");
+}
+
+#[test]
+fn what_the_scheduler_has_no_room_for_is_an_error_not_a_grant() {
+    let mut bench = Bench::new();
+    let mut client = bench.client();
+    let mut line = Vec::new();
+    let reserve = Reserve {
+        pid: std::process::id(),
+        name: "x".into(),
+        budget_ns: 1_000_000,
+        period_ns: 10_000_000,
+        deadline_ns: None,
+        cpus: None,
+        marks: false,
+    };
+    write_message(&mut line, &Request::Reserve(reserve)).unwrap();
+    let Response::Error { message, .. } = bench.ask(&mut client, &line) else { panic!() };
+    assert!(message.contains("no room"), "{message}");
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(200))]
+    /// Any bytes: the service neither fails nor stops serving others.
+    #[test]
+    fn no_bytes_make_the_service_fail(
+        chunks in proptest::collection::vec(
+            prop_oneof![
+                proptest::collection::vec(any::<u8>(), 0..200),
+                "\\{\"op\":\"[a-z]{0,8}\"[ -~]{0,80}\\}\n".prop_map(String::into_bytes),
+                Just(status_line()),
+            ],
+            0..12,
+        )
+    ) {
+        let mut bench = Bench::new();
+        let mut wild = bench.client();
+        for chunk in &chunks {
+            if wild.write_all(chunk).is_err() {
+                break;
+            }
+            bench.turns(1);
+        }
+        let mut good = bench.client();
+        let served = matches!(bench.ask(&mut good, &status_line()), Response::Status { .. });
+        prop_assert!(served);
+    }
+}

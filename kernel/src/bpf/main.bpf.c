@@ -12,6 +12,7 @@
  */
 #include <scx/common.bpf.h>
 #include <scx/compat.bpf.h>
+#include <bpf_atomic.h>
 
 char _license[] SEC("license") = "GPL";
 
@@ -33,12 +34,21 @@ UEI_DEFINE(uei);
 /* The loader stores the arena's address here. */
 struct shell __arena *shell;
 
-struct bpf_res_spin_lock core_lock SEC(".data.core_lock") __hidden __attribute__((aligned(8)));
-
-int bpf_res_spin_lock_irqsave(struct bpf_res_spin_lock *lock,
-			      unsigned long *flags__irq_flag) __weak __ksym;
-void bpf_res_spin_unlock_irqrestore(struct bpf_res_spin_lock *lock,
-				    unsigned long *flags__irq_flag) __weak __ksym;
+/*
+ * The core's lock: a word in the arena, taken with interrupts off. Not a bpf_res_spin_lock, under
+ * which the verifier allows no call of a global function, so that it would have to go through the
+ * whole core again at every call; and perf event programs may not take one.
+ */
+static __always_inline bool lock_take(void)
+{
+	while (can_loop) {
+		if (!*(volatile u32 __arena *)&shell->lock &&
+		    !__sync_val_compare_and_swap(&shell->lock, 0, 1))
+			return true;
+	}
+	/* can_loop gives up after a quarter of a second: somebody holds it who never will let go. */
+	return false;
+}
 
 struct thread {
 	u64 core; /* struct ob_task, in the arena; 0: not known to the core */
@@ -149,17 +159,21 @@ static __always_inline void effects_apply(struct effects *fx, u64 now)
 		timer_set(ALARM_SLOT, fx->alarm_at, now);
 }
 
-/* LOCKED(fx) { … } runs its body under the core's lock and leaves the effects in fx. */
+/* LOCKED(fx) { … } runs its body, which ends in UNLOCK, under the core's lock; the effects are left
+ * in fx. Without the lock the body is skipped. */
 #define LOCKED(fx)                                                                                 \
 	unsigned long __flags;                                                                     \
 	struct effects fx = {};                                                                    \
-	if (bpf_res_spin_lock_irqsave(&core_lock, &__flags)) {                                     \
+	bpf_local_irq_save(&__flags);                                                              \
+	if (!lock_take()) {                                                                        \
+		bpf_local_irq_restore(&__flags);                                                   \
 		__sync_fetch_and_add(&shell->lock_failed, 1);                                      \
 	} else
 #define UNLOCK(fx)                                                                                 \
 	do {                                                                                       \
 		effects_take(&fx);                                                                 \
-		bpf_res_spin_unlock_irqrestore(&core_lock, &__flags);                              \
+		smp_store_release(&shell->lock, 0);                                                \
+		bpf_local_irq_restore(&__flags);                                                   \
 	} while (0)
 
 /* Joins or leaves a reservation as asked by `assign`; the thread is neither queued nor running. */

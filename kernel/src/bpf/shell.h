@@ -11,6 +11,8 @@
 /* All of it lies at the start of the arena; pools follow, their addresses are here. */
 struct shell {
 	struct ob ob;
+	u32 lock; /* 1: held */
+	u32 pad;
 	struct ob_task OB_ARENA *tasks; /* pool */
 	struct ob_task OB_ARENA *free;  /* free ones, linked by `next` */
 	struct ob_server OB_ARENA *servers; /* pool; index is the id */
