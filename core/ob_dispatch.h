@@ -41,7 +41,7 @@ OB_INLINE void ob_arm(ob_p ob, ob_cpu_p c, u64 now)
 }
 
 /* The CPU among `cpus` that runs what matters least, `prefer` first among equals. */
-OB_FN u32 ob_victim(ob_p ob, u64 cpus, u32 prefer)
+OB_FN u32 ob_victim(ob_p ob OB_ARG, u64 cpus, u32 prefer)
 {
 	u64 worst = 0;
 	u32 best = OB_MAX_CPUS, i;
@@ -68,7 +68,7 @@ OB_FN u32 ob_victim(ob_p ob, u64 cpus, u32 prefer)
 
 /* If a waiting thread of `sv` comes before what some CPU runs, that CPU is kicked and counted as
  * taken, so that the next one to wake looks at another. */
-OB_FN void ob_preempt(ob_p ob, ob_server_p sv, u32 prefer)
+OB_FN void ob_preempt(ob_p ob OB_ARG, ob_server_p sv OB_ARG, u32 prefer)
 {
 	u64 cpus = sv->node.mask & ob->online;
 	u32 victim;
@@ -126,7 +126,7 @@ OB_INLINE void ob_thread_unlink(ob_server_p sv, ob_task_p t)
 }
 
 /* A job of `sv` begins. */
-OB_FN void ob_server_begin(ob_p ob, ob_server_p sv, u64 now)
+OB_FN void ob_server_begin(ob_p ob OB_ARG, ob_server_p sv OB_ARG, u64 now)
 {
 	ob_server_charge(sv, now);
 	sv->active = 1;
@@ -139,7 +139,7 @@ OB_FN void ob_server_begin(ob_p ob, ob_server_p sv, u64 now)
 }
 
 /* A job of `sv` ends: counters, and the policy may pass on what is left. */
-OB_FN void ob_server_end(ob_p ob, ob_server_p sv, u64 now)
+OB_FN void ob_server_end(ob_p ob OB_ARG, ob_server_p sv OB_ARG, u64 now)
 {
 	u64 due = sv->release + sv->deadline;
 
@@ -164,7 +164,7 @@ OB_FN void ob_server_end(ob_p ob, ob_server_p sv, u64 now)
  * Thread `t` wants to run: it woke, or was interrupted; then it goes before its siblings, unless
  * its turn was over. Idempotent.
  */
-OB_FN void ob_ready(ob_p ob, ob_task_p t, u64 now)
+OB_FN void ob_ready(ob_p ob OB_ARG, ob_task_p t OB_ARG, u64 now)
 {
 	ob_server_p sv = t->server;
 	u32 woke = !t->awake, at_head = !woke && !t->rotated;
@@ -210,7 +210,7 @@ OB_FN void ob_ready(ob_p ob, ob_task_p t, u64 now)
 }
 
 /* Takes `t` out of whatever queue holds it. Idempotent. */
-OB_FN void ob_unqueue(ob_p ob, ob_task_p t)
+OB_FN void ob_unqueue(ob_p ob OB_ARG, ob_task_p t OB_ARG)
 {
 	ob_server_p sv = t->server;
 
@@ -228,7 +228,7 @@ OB_FN void ob_unqueue(ob_p ob, ob_task_p t)
 }
 
 /* `t`, stopped and unqueued, sleeps: if it is the last thread of its server, the job is done. */
-OB_FN void ob_sleep(ob_p ob, ob_task_p t, u64 now)
+OB_FN void ob_sleep(ob_p ob OB_ARG, ob_task_p t OB_ARG, u64 now)
 {
 	ob_server_p sv = t->server;
 
@@ -244,7 +244,7 @@ OB_FN void ob_sleep(ob_p ob, ob_task_p t, u64 now)
 }
 
 /* The program says that the job of t's server is complete; the next begins at once. */
-OB_FN void ob_mark(ob_p ob, ob_task_p t, u64 now)
+OB_FN void ob_mark(ob_p ob OB_ARG, ob_task_p t OB_ARG, u64 now)
 {
 	ob_server_p sv = t->server;
 
@@ -288,7 +288,7 @@ OB_INLINE void ob_budget_check(ob_p ob, ob_server_p sv, u64 now)
  * Returns the thread to run, which is `prev` if it stays, or 0 for none. A thread other than
  * `prev` has been taken from its queue.
  */
-OB_FN u64 ob_pick(ob_p ob, u32 cpu, ob_task_p prev, u64 now)
+OB_FN u64 ob_pick(ob_p ob OB_ARG, u32 cpu, ob_task_p prev OB_ARG, u64 now)
 {
 	ob_cpu_p c = ob_cpu(ob, cpu);
 	u64 bit = OB_BIT(cpu);
@@ -357,7 +357,7 @@ OB_FN u64 ob_pick(ob_p ob, u32 cpu, ob_task_p prev, u64 now)
 }
 
 /* `t` begins to run on `cpu`. */
-OB_FN void ob_run(ob_p ob, u32 cpu, ob_task_p t, u64 now)
+OB_FN void ob_run(ob_p ob OB_ARG, u32 cpu, ob_task_p t OB_ARG, u64 now)
 {
 	ob_cpu_p c = ob_cpu(ob, cpu);
 	ob_server_p sv = t->server;
@@ -388,7 +388,7 @@ OB_FN void ob_run(ob_p ob, u32 cpu, ob_task_p t, u64 now)
 }
 
 /* What runs on `cpu` stops, for `reason` (enum ob_stop). */
-OB_FN void ob_stop(ob_p ob, u32 cpu, u64 reason, u64 now)
+OB_FN void ob_stop(ob_p ob OB_ARG, u32 cpu, u64 reason, u64 now)
 {
 	ob_cpu_p c = ob_cpu(ob, cpu);
 	ob_task_p t = c->curr;
@@ -411,7 +411,7 @@ OB_FN void ob_stop(ob_p ob, u32 cpu, u64 reason, u64 now)
 }
 
 /* The timer of `cpu` fired, perhaps late, perhaps for nothing: only the state counts. */
-OB_FN void ob_tick(ob_p ob, u32 cpu, u64 now)
+OB_FN void ob_tick(ob_p ob OB_ARG, u32 cpu, u64 now)
 {
 	ob_cpu_p c = ob_cpu(ob, cpu);
 	ob_server_p sv = c->server;
@@ -429,7 +429,7 @@ OB_FN void ob_tick(ob_p ob, u32 cpu, u64 now)
 
 /* Brings back the servers whose time of replenishment has come, and makes those urgent whose
  * laxity has ended. */
-OB_FN void ob_alarm(ob_p ob, u64 now)
+OB_FN void ob_alarm(ob_p ob OB_ARG, u64 now)
 {
 	ob_server_p sv = OB_NULL;
 	ob_node_p n = OB_NULL;
@@ -459,7 +459,7 @@ OB_FN void ob_alarm(ob_p ob, u64 now)
 }
 
 /* `cpu` came or went: every server's idea of where it may run is renewed. */
-OB_FN void ob_online(ob_p ob, u32 cpu, u32 on, u64 now)
+OB_FN void ob_online(ob_p ob OB_ARG, u32 cpu, u32 on, u64 now)
 {
 	u64 bit = OB_BIT(cpu);
 
@@ -475,7 +475,7 @@ OB_FN void ob_online(ob_p ob, u32 cpu, u32 on, u64 now)
 }
 
 /* Moves `sv` to `cpus` of another domain, after CPUs came or went. */
-OB_FN void ob_server_place(ob_p ob, ob_server_p sv, u64 domain, u64 cpus)
+OB_FN void ob_server_place(ob_p ob OB_ARG, ob_server_p sv OB_ARG, u64 domain, u64 cpus)
 {
 	ob_task_p t;
 
@@ -497,7 +497,7 @@ OB_FN void ob_server_place(ob_p ob, ob_server_p sv, u64 domain, u64 cpus)
 
 /* Puts `t` under reservation `sv` (null: back to best effort). `t` must not be running or queued:
  * the shell unqueues it before and calls ob_ready after. */
-OB_FN void ob_attach(ob_p ob, ob_task_p t, ob_server_p sv, u64 now)
+OB_FN void ob_attach(ob_p ob OB_ARG, ob_task_p t OB_ARG, ob_server_p sv OB_ARG, u64 now)
 {
 	u32 awake = t->awake;
 

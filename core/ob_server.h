@@ -35,7 +35,7 @@ OB_INLINE u64 ob_thread_cpus(ob_p ob, ob_server_p sv, ob_task_p t)
 }
 
 /* Union over the waiting threads; without narrower affinities no list is walked. */
-OB_FN u64 ob_server_mask(ob_p ob, ob_server_p sv)
+OB_FN u64 ob_server_mask(ob_p ob OB_ARG, ob_server_p sv OB_ARG)
 {
 	u64 cpus = 0;
 	ob_task_p t;
@@ -56,7 +56,7 @@ OB_FN u64 ob_server_mask(ob_p ob, ob_server_p sv)
  * runs e stands still, so laxity ends at the fixed time s − e. Whatever G-EDF schedules in time,
  * EDZL does too (Park et al. 2005), and six reservations of 25 ms in 41 ms fit four CPUs.
  */
-OB_FN void ob_laxity_sync(ob_p ob, ob_server_p sv)
+OB_FN void ob_laxity_sync(ob_p ob OB_ARG, ob_server_p sv OB_ARG)
 {
 	u64 end;
 
@@ -86,7 +86,7 @@ OB_INLINE void ob_server_update(ob_p ob, ob_server_p sv)
 }
 
 /* CPUs that run threads of `sv`. */
-OB_FN u64 ob_server_running_on(ob_p ob, ob_server_p sv)
+OB_FN u64 ob_server_running_on(ob_p ob OB_ARG, ob_server_p sv OB_ARG)
 {
 	u64 cpus = 0;
 	u32 i;
@@ -101,7 +101,7 @@ OB_FN u64 ob_server_running_on(ob_p ob, ob_server_p sv)
  * Puts `sv` where its key belongs, and has every CPU that runs it look again: its timer depends on
  * the budget, and somebody who waits may now come first.
  */
-OB_FN void ob_server_requeue(ob_p ob, ob_server_p sv)
+OB_FN void ob_server_requeue(ob_p ob OB_ARG, ob_server_p sv OB_ARG)
 {
 	u64 key = ob_server_key(sv), cpus;
 	u32 i;

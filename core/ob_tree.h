@@ -101,7 +101,7 @@ OB_INLINE void ob_node_rotate_up(ob_tree_p t, ob_node_p n)
 	ob_node_pull(p);
 }
 
-OB_FN void ob_tree_insert(ob_tree_p t, ob_node_p n)
+OB_FN void ob_tree_insert(ob_tree_p t OB_ARG, ob_node_p n OB_ARG)
 {
 	ob_node_p parent = OB_NULL, at = t->root;
 	u64 key = n->key, mask = n->mask, over = n->over;
@@ -141,7 +141,7 @@ OB_FN void ob_tree_insert(ob_tree_p t, ob_node_p n)
 	}
 }
 
-OB_FN void ob_tree_remove(ob_tree_p t, ob_node_p n)
+OB_FN void ob_tree_remove(ob_tree_p t OB_ARG, ob_node_p n OB_ARG)
 {
 	ob_node_p parent, child;
 
@@ -165,7 +165,7 @@ OB_FN void ob_tree_remove(ob_tree_p t, ob_node_p n)
 }
 
 /* Changes which CPUs may take n (and its `over`) without moving it. */
-OB_FN void ob_tree_update(ob_node_p n, u64 mask, u64 over)
+OB_FN void ob_tree_update(ob_node_p n OB_ARG, u64 mask, u64 over)
 {
 	n->mask = mask;
 	n->over = over;

@@ -35,7 +35,7 @@ enum ob_kind {
 
 /* Defines ob_policy_<hook>(ob, sv, now), which calls the hook of sv's own policy. */
 #define OB_POLICY_HOOK(hook)                                                                       \
-	OB_FN void ob_policy_##hook(ob_p ob, ob_server_p sv, u64 now)                              \
+	OB_FN void ob_policy_##hook(ob_p ob OB_ARG, ob_server_p sv OB_ARG, u64 now)                              \
 	{                                                                                          \
 		switch (sv->kind) {                                                                \
 			OB_POLICIES(OB_POLICY_CASE_##hook)                                         \
