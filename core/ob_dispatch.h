@@ -338,6 +338,8 @@ OB_FN u64 ob_pick(ob_p ob OB_ARG, u32 cpu, ob_task_p prev OB_ARG, u64 now)
 			t = ob_share_take(ob, c);
 		}
 	}
+	if (!t || !t->server)
+		c->use = OB_USE_OTHER;
 	ob->kick &= ~bit;
 	if (!t) {
 		c->key = OB_KEY_IDLE;
@@ -370,7 +372,7 @@ OB_FN void ob_run(ob_p ob OB_ARG, u32 cpu, ob_task_p t OB_ARG, u64 now)
 	c->started = now;
 	c->curr = t;
 	c->server = sv;
-	c->reserved = sv != OB_NULL;
+	c->use = sv ? OB_USE_RESERVED : OB_USE_OTHER;
 	if (sv) {
 		ob_server_charge(sv, now);
 		sv->running++;
@@ -400,7 +402,7 @@ OB_FN void ob_stop(ob_p ob OB_ARG, u32 cpu, u64 reason, u64 now)
 	ob_emit(ob, now, OB_KC(OB_EV_STOP, cpu), OB_TS(t->tid, sv ? sv->id : OB_NONE), reason, 0);
 	c->curr = OB_NULL;
 	c->server = OB_NULL;
-	c->reserved = 0;
+	c->use = OB_USE_SWITCH;
 	t->running = 0;
 	if (!sv)
 		return;
@@ -420,7 +422,7 @@ OB_FN void ob_tick(ob_p ob OB_ARG, u32 cpu, u64 now)
 	ob_share_account(ob, c, now);
 	if (sv)
 		ob_budget_check(ob, sv, now);
-	if (c->share ? !c->credit : (c->reserved && c->credit >= ob_max(ob->share_quantum, 1) && ob_share_waiting(ob, bit)))
+	if (c->share ? !c->credit : (c->use == OB_USE_RESERVED && c->credit >= ob_max(ob->share_quantum, 1) && ob_share_waiting(ob, bit)))
 		ob->kick |= bit;
 	if (sv && sv->waiting && (sv->node.mask & bit))
 		ob->kick |= bit;

@@ -91,6 +91,13 @@ struct ob_server {
 	u64 received;
 };
 
+/* What a CPU does, as far as the best-effort share is concerned. */
+enum ob_use {
+	OB_USE_OTHER = 0,    /* best effort or nothing */
+	OB_USE_RESERVED = 1, /* a reservation */
+	OB_USE_SWITCH = 2,   /* it changes over to a reservation */
+};
+
 struct ob_domain {
 	struct ob_tree active; /* servers with work, by key */
 	u64 cpus;
@@ -110,7 +117,7 @@ struct ob_cpu {
 	u32 id;
 	u8 online;
 	u8 share; /* the guaranteed share is being served */
-	u8 reserved; /* what has run since `since` is a reservation */
+	u8 use; /* what has run since `since`: enum ob_use */
 };
 
 struct ob {
