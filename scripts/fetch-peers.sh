@@ -16,6 +16,11 @@ fail() {
 version=1.1.4
 
 [ $# -gt 0 ] || set -- flash bpfland rusty
+mkdir -p .cache/peers
+# One at a time: they share the build folder.
+exec 9>.cache/peers/.lock
+flock 9
+
 for name in "$@"; do
     case $name in
     flash | bpfland | rusty) ;;
@@ -27,7 +32,6 @@ for name in "$@"; do
         continue
     fi
     echo "fetch-peers: building scx_$name $version" >&2
-    mkdir -p .cache/peers
     BPF_CLANG=${BPF_CLANG:-clang-19} cargo install --quiet --locked --root .cache/peers \
         --target-dir .cache/peers/build --version "=$version" "scx_$name" \
         >".cache/peers/$name.log" 2>&1 || {
