@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Tests with two sides: the host boots a guest with this very test program in it and runs its
+//! ignored test `in_the_guest` there, which prints facts; the other tests make claims about them.
+//! A guest is deterministic: what holds once holds always, however slow the host is.
+
+#![allow(dead_code)] // each test program uses its own part
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+use onbeat_lab::{Flavour, LabSpec, run};
+
+/// What the guest said, by name.
+pub type Facts = BTreeMap<String, String>;
+
+const MARK: &str = "FACT ";
+
+/// Builds a program of another room; where it is.
+pub fn built(package: &str, program: &str) -> PathBuf {
+    // …/target/PROFILE/deps/this-test
+    let me = std::env::current_exe().unwrap();
+    let folder = me.ancestors().nth(2).unwrap();
+    let mut cargo = Command::new(env!("CARGO"));
+    cargo.args(["build", "--quiet", "--package", package, "--bin", program]);
+    if folder.file_name().is_some_and(|name| name == "release") {
+        cargo.arg("--release");
+    }
+    assert!(cargo.status().unwrap().success(), "{program} was not built");
+    folder.join(program)
+}
+
+/// Boots a guest with this program and `programs` and returns the facts it prints.
+pub fn facts(flavour: Flavour, cpus: u32, programs: &[&Path]) -> Facts {
+    let folder = tempfile::tempdir().unwrap();
+    let strip = |from: &Path, name: &str| {
+        // Symbols would only fill the guest's memory.
+        let to = folder.path().join(name);
+        let done = Command::new("strip").arg("-o").arg(&to).arg(from).status().unwrap();
+        assert!(done.success(), "strip {}", from.display());
+        to
+    };
+    // SAFETY: called before this program has threads that read the environment for it.
+    unsafe { std::env::set_var("ONBEAT_INIT", built("onbeat-lab", "onbeat-init")) };
+    let guest = ["/bin/tests", "in_the_guest", "--exact", "--ignored", "--nocapture"];
+    let mut spec = LabSpec::new(guest);
+    spec.cpus = cpus;
+    spec.kernel = flavour;
+    spec.host_timeout = Duration::from_secs(1500);
+    spec.guest_timeout = Some(Duration::from_secs(300));
+    spec.programs = vec![strip(&std::env::current_exe().unwrap(), "tests")];
+    for program in programs {
+        let name = program.file_name().unwrap().to_string_lossy();
+        spec.programs.push(strip(program, &name));
+    }
+    let outcome = run(&spec, &mut |_| ()).unwrap_or_else(|e| panic!("{e:#}"));
+    assert!(
+        outcome.exit.success() && !outcome.kernel_in_trouble(),
+        "{:?}\n{}\n{}",
+        outcome.exit,
+        outcome.console,
+        outcome.kernel_warnings.join("\n")
+    );
+    eprintln!("{}", outcome.console);
+    let facts = outcome.console.lines().filter_map(|l| l.split_once(MARK)?.1.split_once('='));
+    facts.map(|(name, value)| (name.into(), unescape(value))).collect()
+}
+
+fn unescape(text: &str) -> String {
+    text.trim_end_matches('\r').replace("\\n", "\n")
+}
+
+// What follows runs in the guest.
+
+/// States a fact.
+pub fn fact(name: &str, value: impl ToString) {
+    println!("{MARK}{name}={}", value.to_string().trim_end().replace('\n', "\\n"));
+}
+
+/// Whether it becomes true within a minute.
+pub fn soon(mut is: impl FnMut() -> bool) -> bool {
+    let begin = Instant::now();
+    while begin.elapsed() < Duration::from_secs(60) {
+        if is() {
+            return true;
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    false
+}
+
+/// State of sched_ext: `enabled` or `disabled`.
+pub fn state() -> String {
+    fs::read_to_string("/sys/kernel/sched_ext/state").unwrap().trim().into()
+}
+
+/// A process that says it all when it has ended.
+pub fn start(command: &mut Command) -> Child {
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+}
+
+/// Waits for it: how it ended, and what it wrote to both outputs.
+pub fn finish(child: Child) -> (ExitStatus, String) {
+    let output = child.wait_with_output().unwrap();
+    let mut text = String::from_utf8_lossy(&output.stdout).into_owned();
+    text.push_str(&String::from_utf8_lossy(&output.stderr));
+    (output.status, text)
+}
+
+/// Sends a signal.
+pub fn signal(child: &Child, signal: i32) {
+    // SAFETY: the child has not been waited for.
+    assert_eq!(unsafe { libc::kill(child.id() as i32, signal) }, 0);
+}
+
+/// This program again, to play the part of test `part` in a process of its own.
+pub fn part(part: &str) -> Command {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args([part, "--exact", "--ignored", "--nocapture"]);
+    command
+}

@@ -1,0 +1,388 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! `scx_onbeat` on a real kernel. Needs QEMU and a fetched kernel (`make setup`).
+
+mod guest;
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Child, Command};
+use std::sync::OnceLock;
+use std::time::{Duration, Instant};
+
+use guest::{Facts, fact, finish, part, signal, soon, start, state};
+use onbeat_client::{Params, Service};
+use onbeat_lab::Flavour;
+use onbeat_model::protocol::{Request, Response};
+
+const MS: u64 = 1_000_000;
+const SOCKET: &str = "/run/onbeat/control.sock";
+
+fn facts() -> &'static Facts {
+    static FACTS: OnceLock<Facts> = OnceLock::new();
+    let program = Path::new(env!("CARGO_BIN_EXE_scx_onbeat"));
+    FACTS.get_or_init(|| guest::facts(Flavour::Plain, 2, &[program]))
+}
+
+fn fact_is(name: &str, part: &str) {
+    let value = facts().get(name).unwrap_or_else(|| panic!("the guest did not say {name}"));
+    assert!(value.contains(part), "{name}: {value}");
+}
+
+#[test]
+fn it_loads_and_unloads_when_told_to() {
+    fact_is("loaded-name", "onbeat");
+    fact_is("term-status", "exit status: 0");
+    fact_is("term-state", "disabled");
+    fact_is("term-socket", "false");
+}
+
+#[test]
+fn a_second_scheduler_is_refused_and_told_the_name_of_the_first() {
+    fact_is("second-status", "exit status: 1");
+    fact_is("second-words", "already loaded: \"onbeat");
+    fact_is("second-words", "stop it first");
+}
+
+#[test]
+fn without_privileges_it_says_what_is_missing() {
+    fact_is("unprivileged-status", "exit status: 1");
+    fact_is("unprivileged-words", "needs root");
+}
+
+#[test]
+fn wrong_options_are_named() {
+    fact_is("policy-words", "did you mean \"g-edf+fcbs\"");
+    fact_is("baseline-words", "none of Onbeat's own");
+    fact_is("cpus-words", "there is no CPU 7; the CPUs are 0-1");
+    fact_is("events-words", "cannot write events to /no/such/file");
+}
+
+#[test]
+fn killing_the_loader_gives_the_machine_back() {
+    fact_is("kill-state", "disabled");
+    fact_is("kill-alive", "true");
+    fact_is("kill-again", "enabled");
+}
+
+#[test]
+fn an_ordinary_user_reserves_for_own_processes_up_to_the_limit() {
+    fact_is("user-own", "Granted");
+    fact_is("user-limit", "one user may hold 1 CPUs in all");
+    fact_is("user-limit", "would fit: a budget of 9ms every 20ms");
+    fact_is("user-fitting", "Granted");
+    fact_is("user-foreign", "does not belong to user 1000");
+    fact_is("user-release", "made by another user");
+}
+
+#[test]
+fn a_running_thread_joins_without_going_to_sleep() {
+    fact_is("join-consumed", "true");
+}
+
+#[test]
+fn affinity_of_program_and_of_reservation_are_both_respected() {
+    fact_is("affinity-program", "[1]");
+    fact_is("affinity-reservation", "[0]");
+}
+
+#[test]
+fn a_reservation_ends_with_the_last_process_of_its_program() {
+    fact_is("end-while-child-lives", "1");
+    fact_is("end-after", "true");
+}
+
+#[test]
+fn it_survives_a_cpu_that_goes_and_comes_and_says_what_is_not_guaranteed_meanwhile() {
+    fact_is("hotplug-state", "enabled");
+    fact_is("hotplug-words", "is no longer guaranteed");
+    fact_is("hotplug-words", "is again guaranteed");
+}
+
+#[test]
+fn being_thrown_out_by_the_kernel_is_explained() {
+    fact_is("sysrq-status", "exit status: 3");
+    fact_is("sysrq-words", "likely cause: somebody asked the kernel to (SysRq-S)");
+    fact_is("sysrq-state", "disabled");
+}
+
+#[test]
+fn recorded_events_are_whole_and_in_the_order_of_time() {
+    fact_is("events-whole", "true");
+    fact_is("events-ordered", "true");
+}
+
+#[test]
+fn statistics_describe_themselves_and_can_be_monitored() {
+    fact_is("help-stats", "Reservations in force");
+    fact_is("monitor", "reservations:");
+}
+
+#[test]
+fn it_loads_and_serves_on_preempt_rt() {
+    let facts = guest::facts(Flavour::Rt, 2, &[Path::new(env!("CARGO_BIN_EXE_scx_onbeat"))]);
+    assert!(facts["rt-words"].contains("g-edf+cbs-hard on CPUs 0-1"), "{}", facts["rt-words"]);
+    let share: f64 = facts["rt-share"].parse().unwrap();
+    assert!((0.58..0.64).contains(&share), "25 ms in 41 ms give {share}");
+    assert_eq!(facts["rt-state"], "disabled");
+}
+
+// In the guest.
+
+fn scheduler(options: &[&str]) -> Child {
+    let child = start(Command::new("/bin/scx_onbeat").args(options));
+    // An answer says that the scheduler is in force.
+    assert!(soon(|| status().is_some()), "{:?}", finish(child));
+    child
+}
+
+fn status() -> Option<Response> {
+    Service::connect_to(Path::new(SOCKET)).ok()?.ask(&Request::Status).ok()
+}
+
+fn reservations() -> Vec<onbeat_model::protocol::Reservation> {
+    match status() {
+        Some(Response::Status { reservations, .. }) => reservations,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn as_user(command: &mut Command) -> &mut Command {
+    command.uid(1000).gid(1000)
+}
+
+fn service() -> Service {
+    Service::connect_to(Path::new(SOCKET)).unwrap()
+}
+
+#[test]
+#[ignore = "the guest's side"]
+fn in_the_guest() {
+    if fs::read_to_string("/proc/version").unwrap().contains("PREEMPT_RT") {
+        return in_the_guest_rt();
+    }
+    refusals_to_start();
+    let first = scheduler(&["--policy", "p-edf+cbs-hard", "--events", "/out/events"]);
+    fact("loaded-name", fs::read_to_string("/sys/kernel/sched_ext/root/ops").unwrap());
+    let second = start(Command::new("/bin/scx_onbeat").args(["--socket", "/tmp/second"]));
+    let (status, words) = finish(second);
+    fact("second-status", status);
+    fact("second-words", words);
+    users();
+    joining_and_affinity();
+    ending();
+    hotplug();
+    let monitor = start(Command::new("/bin/scx_onbeat").args(["--monitor", "0.2"]));
+    std::thread::sleep(Duration::from_millis(1500));
+    signal(&monitor, libc::SIGTERM);
+    fact("monitor", finish(monitor).1);
+    signal(&first, libc::SIGTERM);
+    let (status, words) = finish(first);
+    fact("hotplug-words", words);
+    fact("term-status", status);
+    fact("term-state", state());
+    fact("term-socket", Path::new(SOCKET).exists());
+    events();
+    death();
+}
+
+fn refusals_to_start() {
+    let words = |options: &[&str]| finish(start(Command::new("/bin/scx_onbeat").args(options))).1;
+    fact("policy-words", words(&["--policy", "g-edf+fbcs"]));
+    fact("baseline-words", words(&["--policy", "fifo"]));
+    fact("cpus-words", words(&["--cpus", "0,7"]));
+    fact("events-words", words(&["--events", "/no/such/file"]));
+    fact("help-stats", words(&["--help-stats"]));
+    let (status, words) = finish(start(as_user(&mut Command::new("/bin/scx_onbeat"))));
+    fact("unprivileged-status", status);
+    fact("unprivileged-words", words);
+}
+
+fn users() {
+    let mine = start(&mut part("sleeper"));
+    let grant = service().reserve(mine.id(), "root's", &Params::new(MS, 20 * MS)).unwrap();
+    let mut user = part("as_a_user");
+    user.env("FOREIGN", mine.id().to_string()).env("FOREIGN_ID", grant.id.to_string());
+    // The facts are in what it prints.
+    print!("{}", finish(start(as_user(&mut user))).1);
+    signal(&mine, libc::SIGKILL);
+    finish(mine);
+    soon(|| reservations().is_empty());
+}
+
+#[test]
+#[ignore = "the guest's side"]
+fn as_a_user() {
+    let number = |name: &str| std::env::var(name).unwrap().parse::<u32>().unwrap();
+    let mut service = service();
+    let own = start(&mut part("sleeper"));
+    let me = std::process::id();
+    let half = Params::new(11 * MS, 20 * MS);
+    fact("user-own", format!("{:?}", service.reserve(me, "own", &half).map(|_| "Granted")));
+    let answer = service.reserve(own.id(), "own", &half);
+    fact("user-limit", answer.err().map_or("granted".into(), |e| e.to_string()));
+    let fitting = service.reserve(own.id(), "own", &Params::new(9 * MS, 20 * MS));
+    fact("user-fitting", format!("{:?}", fitting.map(|_| "Granted")));
+    let answer = service.reserve(number("FOREIGN"), "foreign", &Params::new(MS, 20 * MS));
+    fact("user-foreign", answer.err().map_or("granted".into(), |e| e.to_string()));
+    let answer = service.release(number("FOREIGN_ID"));
+    fact("user-release", answer.err().map_or("released".into(), |e| e.to_string()));
+    signal(&own, libc::SIGKILL);
+    finish(own);
+}
+
+#[test]
+#[ignore = "the guest's side"]
+fn sleeper() {
+    std::thread::sleep(Duration::from_secs(600));
+}
+
+/// Burns CPU time for TIME ms and says on which CPUs, and how much it got.
+#[test]
+#[ignore = "the guest's side"]
+fn burner() {
+    let time = std::env::var("TIME").unwrap().parse().unwrap();
+    let begin = Instant::now();
+    let mut cpus = BTreeSet::new();
+    while begin.elapsed() < Duration::from_millis(time) {
+        // SAFETY: no arguments.
+        cpus.insert(unsafe { libc::sched_getcpu() });
+    }
+    let wall = begin.elapsed().as_secs_f64();
+    // SAFETY: the kernel fills it.
+    let used = unsafe {
+        let mut time: libc::timespec = std::mem::zeroed();
+        libc::clock_gettime(libc::CLOCK_PROCESS_CPUTIME_ID, &mut time);
+        time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
+    };
+    println!("CPUS {:?} SHARE {}", cpus.into_iter().collect::<Vec<_>>(), used / wall);
+}
+
+fn burn(time: u64) -> Command {
+    let mut command = part("burner");
+    command.env("TIME", time.to_string());
+    command
+}
+
+fn between<'a>(text: &'a str, from: &str, to: &str) -> &'a str {
+    text.split_once(from).and_then(|(_, rest)| rest.split_once(to)).unwrap_or(("?", "")).0
+}
+
+fn joining_and_affinity() {
+    // Alone on its CPU and never asleep: nothing but the tick can make it join.
+    let running = start(&mut burn(1500));
+    std::thread::sleep(Duration::from_millis(500));
+    let mut service = service();
+    let grant = service.reserve(running.id(), "runs", &Params::new(5 * MS, 20 * MS)).unwrap();
+    std::thread::sleep(Duration::from_millis(200));
+    let consumed = reservations().iter().find(|r| r.id == grant.id).map_or(0, |r| r.consumed_ns);
+    fact("join-consumed", consumed >= 40 * MS);
+    let words = finish(running).1;
+    assert!(words.contains("CPUS"), "{words}");
+    let _ = service.release(grant.id);
+
+    let mut pinned = burn(800);
+    // SAFETY: sched_setaffinity may be called between fork and exec.
+    unsafe {
+        pinned.pre_exec(|| {
+            let mut set: libc::cpu_set_t = std::mem::zeroed();
+            libc::CPU_SET(1, &mut set);
+            libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &set);
+            Ok(())
+        });
+    }
+    let pinned = start(&mut pinned);
+    let grant = service.reserve(pinned.id(), "pinned", &Params::new(15 * MS, 20 * MS)).unwrap();
+    fact("affinity-program", between(&finish(pinned).1, "CPUS ", " SHARE"));
+    let _ = service.release(grant.id);
+    // What ran before the reservation was made does not count.
+    let free = start(part("sleeper_then_burner").env("TIME", "800"));
+    let params = Params::new(15 * MS, 20 * MS).on_cpus(vec![0]);
+    let grant = service.reserve(free.id(), "free", &params).unwrap();
+    fact("affinity-reservation", between(&finish(free).1, "CPUS ", " SHARE"));
+    let _ = service.release(grant.id);
+}
+
+#[test]
+#[ignore = "the guest's side"]
+fn sleeper_then_burner() {
+    std::thread::sleep(Duration::from_millis(300));
+    burner();
+}
+
+fn ending() {
+    // The leader goes, its child stays a while.
+    let mut program = Command::new("/bin/sh");
+    let program = start(program.args(["-c", "sleep 0.3; sleep 2 >/dev/null 2>&1 & exit 0"]));
+    let mut service = service();
+    let grant = service.reserve(program.id(), "leaves", &Params::new(MS, 20 * MS)).unwrap();
+    finish(program);
+    std::thread::sleep(Duration::from_millis(700));
+    let threads = reservations().iter().find(|r| r.id == grant.id).map_or(0, |r| r.threads);
+    fact("end-while-child-lives", threads);
+    fact("end-after", soon(|| reservations().is_empty()));
+}
+
+fn hotplug() {
+    let programs = [start(&mut part("sleeper")), start(&mut part("sleeper"))];
+    let mut service = service();
+    for program in &programs {
+        service.reserve(program.id(), "big", &Params::new(12 * MS, 20 * MS)).unwrap();
+    }
+    let online = "/sys/devices/system/cpu/cpu1/online";
+    fs::write(online, "0").unwrap();
+    std::thread::sleep(Duration::from_millis(1500));
+    fs::write(online, "1").unwrap();
+    std::thread::sleep(Duration::from_millis(1500));
+    fact("hotplug-state", state());
+    for program in programs {
+        signal(&program, libc::SIGKILL);
+        finish(program);
+    }
+}
+
+fn events() {
+    use onbeat_model::event::{EVENT_BYTES, Event};
+    let bytes = fs::read("/out/events").unwrap();
+    fs::remove_file("/out/events").unwrap();
+    let events: Vec<Event> =
+        bytes.chunks_exact(EVENT_BYTES).map(|b| Event::from_bytes(b.try_into().unwrap())).collect();
+    let whole = events.iter().all(|e| e.kind().is_some()) && bytes.len() % EVENT_BYTES == 0;
+    fact("events-whole", whole && events.len() > 100);
+    // Two CPUs read their clocks before they take the lock.
+    let slack = 100_000;
+    fact("events-ordered", events.windows(2).all(|w| w[0].time <= w[1].time + slack));
+}
+
+fn death() {
+    let killed = scheduler(&[]);
+    let grant = service().reserve(std::process::id(), "me", &Params::new(MS, 10 * MS));
+    assert!(grant.is_ok(), "{grant:?}");
+    signal(&killed, libc::SIGKILL);
+    finish(killed);
+    soon(|| state() == "disabled");
+    fact("kill-state", state());
+    fact("kill-alive", finish(start(&mut Command::new("/bin/true"))).0.success());
+    // The socket's file is still there.
+    let thrown_out = scheduler(&[]);
+    fact("kill-again", state());
+    fs::write("/proc/sysrq-trigger", "S").unwrap();
+    let (status, words) = finish(thrown_out);
+    fact("sysrq-status", status);
+    fact("sysrq-words", words);
+    fact("sysrq-state", state());
+}
+
+fn in_the_guest_rt() {
+    let scheduler = scheduler(&["--policy", "g-edf+cbs-hard"]);
+    let burning = start(part("sleeper_then_burner").env("TIME", "2050"));
+    service().reserve(burning.id(), "burns", &Params::new(25 * MS, 41 * MS)).unwrap();
+    let words = finish(burning).1;
+    fact("rt-share", between(&words, "SHARE ", "\n"));
+    signal(&scheduler, libc::SIGTERM);
+    let (status, words) = finish(scheduler);
+    assert!(status.success(), "{words}");
+    fact("rt-words", words);
+    fact("rt-state", state());
+}
