@@ -219,6 +219,29 @@ OB_INLINE ob_node_p ob_tree_first_over(ob_tree_p t, u64 than)
 	return OB_NULL;
 }
 
+/* The last node whose `over` exceeds `than`, or null. */
+OB_INLINE ob_node_p ob_tree_last_over(ob_tree_p t, u64 than)
+{
+	ob_node_p n = t->root;
+
+	if (!n || n->sub_over <= than)
+		return OB_NULL;
+	while (OB_LOOP) {
+		ob_node_p r = n->right;
+
+		if (r && r->sub_over > than) {
+			n = r;
+			continue;
+		}
+		if (n->over > than)
+			return n;
+		n = n->left;
+		if (!n)
+			break;
+	}
+	return OB_NULL;
+}
+
 /* The first node of all, or null. */
 OB_INLINE ob_node_p ob_tree_head(ob_tree_p t)
 {

@@ -41,37 +41,42 @@ OB_INLINE void ob_fcbs_exhausted(ob_p ob, ob_server_p sv, u64 now)
 		ob_server_set(ob, sv, now, sv->e + (s64)sv->budget, sv->s + sv->period);
 }
 
-OB_INLINE void ob_fcbs_completed(ob_p ob, ob_server_p sv, u64 now)
+/* What the completed job leaves, ns; its server gets its own pair back if that waited. */
+OB_INLINE s64 ob_fcbs_settle(ob_server_p sv, u64 now)
 {
-	ob_domain_p d = sv->domain;
 	s64 left = sv->e;
 	u64 deadline = sv->s;
-	ob_node_p first;
-	ob_server_p to;
 
-	sv->e = ob_min(left, 0);
+	sv->e = left < 0 ? left : 0;
 	if (sv->has_saved) {
 		sv->has_saved = 0;
 		sv->e += sv->saved_e;
 		sv->s = sv->saved_s;
 	}
 	/* Budget with a deadline that has passed is time that has passed too. */
-	if (left <= 0 || deadline <= now)
-		return;
-	first = ob_tree_first_over(&d->active, now);
-	to = (ob_server_p)(first ? first : ob_tree_head(&d->active));
-	if (!to) {
-		d->bonus = left;
-		d->bonus_since = now;
-		ob_emit(ob, now, OB_KC(OB_EV_BONUS, OB_NONE), OB_TS(OB_NONE, OB_NONE), (u64)left, 0);
-		return;
-	}
+	return deadline > now ? left : 0;
+}
+
+/* Keeps `left` as the domain's bonus. */
+OB_INLINE void ob_fcbs_keep(ob_p ob, ob_server_p sv, s64 left, u64 now)
+{
+	sv->domain->bonus = left;
+	sv->domain->bonus_since = now;
+	ob_emit(ob, now, OB_KC(OB_EV_BONUS, OB_NONE), OB_TS(OB_NONE, OB_NONE), (u64)left, 0);
+}
+
+/*
+ * `sv` gives `left` to `to`; with a `deadline` that is not 0, `to` borrows that as well, its own
+ * pair kept safe. One that already runs on a borrowed pair just gets more.
+ */
+OB_INLINE void ob_fcbs_give(ob_p ob, ob_server_p sv, ob_server_p to, s64 left, u64 deadline,
+			    u64 now)
+{
 	sv->donated += (u64)left;
 	to->received += (u64)left;
 	ob_emit(ob, now, OB_KC(OB_EV_DONATE, OB_NONE), OB_TS(OB_NONE, sv->id), (u64)left, to->id);
 	ob_server_charge(to, now);
-	/* One that already runs on borrowed budget keeps its own pair safe and just gets more. */
-	if (first && !to->has_saved) {
+	if (deadline && !to->has_saved) {
 		to->saved_e = to->e;
 		to->saved_s = to->s;
 		to->has_saved = 1;
@@ -81,6 +86,26 @@ OB_INLINE void ob_fcbs_completed(ob_p ob, ob_server_p sv, u64 now)
 		to->e += left;
 	}
 	ob_server_requeue(ob, to);
+}
+
+OB_INLINE void ob_fcbs_completed(ob_p ob, ob_server_p sv, u64 now)
+{
+	u64 deadline = sv->s;
+	s64 left = ob_fcbs_settle(sv, now);
+	ob_node_p first;
+
+	if (left <= 0)
+		return;
+	first = ob_tree_first_over(&sv->domain->active, now);
+	if (first) {
+		ob_fcbs_give(ob, sv, (ob_server_p)first, left, deadline, now);
+		return;
+	}
+	first = ob_tree_head(&sv->domain->active);
+	if (first)
+		ob_fcbs_give(ob, sv, (ob_server_p)first, left, 0, now);
+	else
+		ob_fcbs_keep(ob, sv, left, now);
 }
 
 OB_INLINE void ob_fcbs_replenished(ob_p ob, ob_server_p sv, u64 now)

@@ -19,12 +19,14 @@
 	X(NONE, none, "", 0)                                                                       \
 	X(CBS_HARD, cbs_hard, "cbs-hard", 1)                                                       \
 	X(CBS, cbs, "cbs", 1)                                                                      \
-	X(FCBS, fcbs, "fcbs", 1)
+	X(FCBS, fcbs, "fcbs", 1)                                                                   \
+	X(FCBS_LAG, fcbs_lag, "fcbs-lag", 1)
 
 #include "none.h"
 #include "cbs_hard.h"
 #include "cbs.h"
 #include "fcbs.h"
+#include "fcbs_lag.h"
 
 enum ob_kind {
 #define X(NAME, prefix, name, enforced) OB_KIND_##NAME,

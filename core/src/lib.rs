@@ -34,6 +34,6 @@ mod tests {
     #[test]
     fn registry_names_every_policy_once() {
         let names = super::server_policies();
-        assert_eq!(names, ["", "cbs-hard", "cbs", "fcbs"]);
+        assert_eq!(names, ["", "cbs-hard", "cbs", "fcbs", "fcbs-lag"]);
     }
 }

@@ -4,17 +4,19 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use onbeat_analysis::admission::{Admission, Demand, Domains, Fit, Machine, Placement};
-use onbeat_core::ffi;
-use onbeat_model::policy::{CORE, Order, Policy, Server};
+use onbeat_analysis::admission::{Admission, Demand, Placement};
+use onbeat_model::policy::CORE;
 use onbeat_model::protocol::{self, Refusal, Request, Reserve, Response};
-use onbeat_model::units::{Fraction, HOUR, US, format_duration};
+use onbeat_model::units::{HOUR, US, format_duration};
 
 use crate::engine::Engine;
 use crate::limits;
 use crate::machine::{cpus_of, format_cpus, mask_of};
 use crate::scheduler::Reservation;
+use crate::settings::Settings;
 use crate::system::{Above, System, Watch};
+
+mod changes;
 
 /// How long a look at all threads of the machine is good for.
 const ABOVE_FRESH: Duration = Duration::from_secs(1);
@@ -22,88 +24,6 @@ const ABOVE_FRESH: Duration = Duration::from_secs(1);
 const ABOVE_RENEW: Duration = Duration::from_secs(10);
 /// How often a program that creates threads meanwhile is looked through again.
 const LOOKS: usize = 100;
-
-/// What the service was started with.
-#[derive(Debug, Clone)]
-pub struct Settings {
-    /// Order of service.
-    pub order: Order,
-    /// Enforcement.
-    pub server: Server,
-    /// CPUs of the core, on line or not.
-    pub cpus: u32,
-    /// Domains they form under a clustered order.
-    pub clusters: u32,
-    /// CPUs that reservations may use.
-    pub usable: u64,
-    /// Best effort's share of every CPU.
-    pub best_effort_share: Fraction,
-    /// What one ordinary user may hold, of the usable CPUs' total.
-    pub user_share: Fraction,
-}
-
-impl Settings {
-    /// Number of domains, which the core and the admission test must agree on.
-    pub fn domains(&self) -> u32 {
-        match self.order {
-            Order::GlobalEdf | Order::GlobalEdzl | Order::RateMonotonic => 1,
-            Order::ClusteredEdf => self.clusters,
-            Order::PartitionedEdf => self.cpus,
-        }
-    }
-
-    /// Name of the policy.
-    pub fn policy(&self) -> String {
-        Policy::Core { order: self.order, server: self.server }.to_string()
-    }
-
-    /// Number of the server policy in the core's registry.
-    fn kind(&self) -> u32 {
-        let name = match self.server {
-            Server::None => "",
-            Server::CbsHard => "cbs-hard",
-            Server::Cbs => "cbs",
-            Server::Fcbs => "fcbs",
-        };
-        let at = onbeat_core::server_policies().iter().position(|n| *n == name);
-        at.expect("every server of the model is in the core's registry") as u32
-    }
-
-    /// Number of the order in the core.
-    fn core_order(&self) -> u32 {
-        match self.order {
-            Order::GlobalEdf | Order::PartitionedEdf | Order::ClusteredEdf => ffi::OB_ORDER_EDF,
-            Order::RateMonotonic => ffi::OB_ORDER_RM,
-            Order::GlobalEdzl => ffi::OB_ORDER_EDZL,
-        }
-    }
-
-    /// The machine as the admission test sees it: all CPUs, so that its domains are the core's; what
-    /// cannot be reserved is held by somebody.
-    fn machine(&self, online: u64, above: &Above) -> Machine {
-        let domains = match self.order {
-            Order::GlobalEdf | Order::GlobalEdzl | Order::RateMonotonic => Domains::Global,
-            Order::ClusteredEdf => Domains::Clustered(self.clusters),
-            Order::PartitionedEdf => Domains::Partitioned,
-        };
-        let cpus: Vec<u32> = (0..self.cpus).collect();
-        let mut machine = Machine::new(&cpus, self.best_effort_share, domains, Fit::Worst);
-        let whole = Fraction::from_integer(1);
-        for cpu in cpus {
-            if online >> cpu & 1 == 0 {
-                machine.hold(cpu, &format!("CPU {cpu} is off line"), whole);
-            } else if self.usable >> cpu & 1 == 0 {
-                machine.hold(cpu, "CPUs that are not for reservations", whole);
-            } else if above.deadline > 0 {
-                // They migrate over all CPUs.
-                let count = u64::from(online.count_ones());
-                let each = Fraction::new(above.deadline, 1_000_000_000 * count);
-                machine.hold(cpu, "SCHED_DEADLINE tasks", each);
-            }
-        }
-        machine
-    }
-}
 
 /// Who asks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -552,102 +472,6 @@ impl<E: Engine, S: System> Book<E, S> {
         held.record = record;
         held.state = State::Ended;
     }
-
-    fn refresh_above(&mut self, older_than: Duration) {
-        if self.above_at.elapsed() >= older_than {
-            let above = self.system.above();
-            self.note_above(above);
-        }
-    }
-
-    fn note_above(&mut self, above: Above) {
-        self.above_at = Instant::now();
-        if above == self.above {
-            return;
-        }
-        if above.realtime.difference(&self.above.realtime).next().is_some() {
-            let names: Vec<&str> = above.realtime.iter().map(String::as_str).collect();
-            self.notices.push(format!(
-                "programs with real-time threads (SCHED_FIFO, SCHED_RR) rank above reservations and \
-                 can delay them; their demand is not known: {}",
-                names.join(", ")
-            ));
-        }
-        let changed = above.deadline != self.above.deadline;
-        self.above = above;
-        if changed {
-            self.rebook();
-        }
-    }
-
-    fn look_at_cpus(&mut self) {
-        let online = self.engine.online();
-        if online != self.online {
-            self.online = online;
-            self.notices.push(format!("CPUs on line: {}", format_cpus(&cpus_of(online))));
-            self.rebook();
-        }
-    }
-
-    /// CPUs of the domain `d`, as the core splits them.
-    fn domain_cpus(&self, d: usize) -> u64 {
-        let (n, k) = (u64::from(self.settings.cpus), u64::from(self.settings.domains()));
-        (0..n).filter(|c| (c * k / n) as usize == d).fold(0, |mask, c| mask | 1 << c)
-    }
-
-    /// What can be reserved has changed: who still fits? The older goes before the younger; each
-    /// stays in its domain if it can.
-    fn rebook(&mut self) {
-        let mut admission = Admission::new(self.settings.machine(self.online, &self.above));
-        let live = self.held.values().filter(|h| h.state == State::Live);
-        let mut live: Vec<(u64, u32)> = live.map(|h| (h.order, h.record.id)).collect();
-        live.sort_unstable();
-        for (_, id) in live {
-            let held = &self.held[&id];
-            let here = Demand { cpus: Some(cpus_of(held.cpus)), ..held.demand.clone() };
-            let fits =
-                admission.admit(id, here).or_else(|_| admission.admit(id, held.demand.clone()));
-            let (domain, cpus) = match &fits {
-                Ok(to) => (to.domain, mask_of(&to.cpus)),
-                Err(_) => self.refuge(held),
-            };
-            if (domain, cpus) != (held.domain, held.cpus)
-                && let Err(e) = self.engine.place(id, domain as u32, cpus)
-            {
-                self.notices.push(format!("reservation {id} cannot be moved: {e:#}"));
-            }
-            let held = self.held.get_mut(&id).expect("just read");
-            (held.domain, held.cpus) = (domain, cpus);
-            Self::mark(held, fits.is_ok(), &mut self.notices);
-        }
-        self.admission = admission;
-    }
-
-    /// Where a reservation that fits nowhere is served as well as can be: where it is, or in the
-    /// first domain that has one of its CPUs on line.
-    fn refuge(&self, held: &Held) -> (usize, u64) {
-        if held.cpus & self.online != 0 {
-            return (held.domain, held.cpus);
-        }
-        let allowed = held.demand.cpus.as_deref().map_or(u64::MAX, mask_of);
-        (0..self.settings.domains() as usize)
-            .map(|d| (d, self.domain_cpus(d) & allowed))
-            .find(|(_, cpus)| cpus & self.online != 0)
-            .unwrap_or((held.domain, held.cpus))
-    }
-
-    fn mark(held: &mut Held, guaranteed: bool, notices: &mut Vec<String>) {
-        if held.guaranteed != guaranteed {
-            let word = if guaranteed { "again" } else { "no longer" };
-            let (id, name) = (held.record.id, &held.record.name);
-            let (budget, period) =
-                (format_duration(held.demand.budget), format_duration(held.demand.period));
-            notices.push(format!(
-                "reservation {id} ({name}, {budget} every {period}) is {word} guaranteed"
-            ));
-        }
-        held.guaranteed = guaranteed;
-    }
 }
 
 fn farewell(r: &protocol::Reservation, how: &str) -> String {
@@ -656,5 +480,4 @@ fn farewell(r: &protocol::Reservation, how: &str) -> String {
 }
 
 #[cfg(test)]
-#[path = "reservations_tests.rs"]
 mod tests;

@@ -34,6 +34,21 @@ pub enum Server {
     Cbs,
     /// FCBS: as soft CBS, and budget left over goes to reservations that overran.
     Fcbs,
+    /// As FCBS, but only to those that overran, the furthest first.
+    FcbsLag,
+}
+
+impl Server {
+    /// Its name in the core's registry; "" is no server.
+    pub fn name(self) -> &'static str {
+        match self {
+            Server::None => "",
+            Server::CbsHard => "cbs-hard",
+            Server::Cbs => "cbs",
+            Server::Fcbs => "fcbs",
+            Server::FcbsLag => "fcbs-lag",
+        }
+    }
 }
 
 /// One line of the policy table.
@@ -55,27 +70,32 @@ const fn core(name: &'static str, order: Order, server: Server, about: &'static 
 
 /// The policies of the core; order × server.
 #[rustfmt::skip]
-pub const CORE: [CorePolicy; 20] = [
+pub const CORE: [CorePolicy; 25] = [
     core("g-edf", Order::GlobalEdf, Server::None, "earliest deadline first on all CPUs, jobs not limited"),
     core("g-edf+cbs-hard", Order::GlobalEdf, Server::CbsHard, "global EDF; a reservation waits when its budget is used up"),
     core("g-edf+cbs", Order::GlobalEdf, Server::Cbs, "global EDF; an overrun continues at a later deadline"),
     core("g-edf+fcbs", Order::GlobalEdf, Server::Fcbs, "global EDF with soft CBS; unused budget goes to overruns"),
+    core("g-edf+fcbs-lag", Order::GlobalEdf, Server::FcbsLag, "as g-edf+fcbs, but only overruns receive, the furthest first"),
     core("p-edf", Order::PartitionedEdf, Server::None, "earliest deadline first on each CPU, jobs not limited"),
     core("p-edf+cbs-hard", Order::PartitionedEdf, Server::CbsHard, "partitioned EDF; a reservation waits when its budget is used up"),
     core("p-edf+cbs", Order::PartitionedEdf, Server::Cbs, "partitioned EDF; an overrun continues at a later deadline"),
     core("p-edf+fcbs", Order::PartitionedEdf, Server::Fcbs, "partitioned EDF with soft CBS; unused budget goes to overruns on that CPU"),
+    core("p-edf+fcbs-lag", Order::PartitionedEdf, Server::FcbsLag, "as p-edf+fcbs, but only overruns receive, the furthest first"),
     core("c-edf", Order::ClusteredEdf, Server::None, "earliest deadline first in each cluster, jobs not limited"),
     core("c-edf+cbs-hard", Order::ClusteredEdf, Server::CbsHard, "clustered EDF; a reservation waits when its budget is used up"),
     core("c-edf+cbs", Order::ClusteredEdf, Server::Cbs, "clustered EDF; an overrun continues at a later deadline"),
     core("c-edf+fcbs", Order::ClusteredEdf, Server::Fcbs, "clustered EDF with soft CBS; unused budget goes to overruns in that cluster"),
+    core("c-edf+fcbs-lag", Order::ClusteredEdf, Server::FcbsLag, "as c-edf+fcbs, but only overruns receive, the furthest first"),
     core("g-edzl", Order::GlobalEdzl, Server::None, "global EDF; what can wait no longer goes first; jobs not limited"),
     core("g-edzl+cbs-hard", Order::GlobalEdzl, Server::CbsHard, "global EDZL; a reservation waits when its budget is used up"),
     core("g-edzl+cbs", Order::GlobalEdzl, Server::Cbs, "global EDZL; an overrun continues at a later deadline"),
     core("g-edzl+fcbs", Order::GlobalEdzl, Server::Fcbs, "global EDZL with soft CBS; unused budget goes to overruns"),
+    core("g-edzl+fcbs-lag", Order::GlobalEdzl, Server::FcbsLag, "as g-edzl+fcbs, but only overruns receive, the furthest first"),
     core("rm", Order::RateMonotonic, Server::None, "shortest period first on all CPUs, jobs not limited"),
     core("rm+cbs-hard", Order::RateMonotonic, Server::CbsHard, "global rate monotonic; a reservation waits when its budget is used up"),
     core("rm+cbs", Order::RateMonotonic, Server::Cbs, "global rate monotonic; an overrun continues in a later period"),
     core("rm+fcbs", Order::RateMonotonic, Server::Fcbs, "global rate monotonic with soft CBS; unused budget goes to overruns"),
+    core("rm+fcbs-lag", Order::RateMonotonic, Server::FcbsLag, "as rm+fcbs, but only overruns receive, the furthest first"),
 ];
 
 /// Other names for policies of [`CORE`].
