@@ -36,7 +36,7 @@ for name in "$@"; do
         --target-dir .cache/peers/build --version "=$version" "scx_$name" \
         >".cache/peers/$name.log" 2>&1 || {
         tail -n 20 ".cache/peers/$name.log" >&2
-        fail "cannot build scx_$name $version (no network?)"
+        fail "cannot build scx_$name $version (no network? all that was said is in .cache/peers/$name.log)"
     }
 done
 rm -rf .cache/peers/build
