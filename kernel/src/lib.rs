@@ -15,5 +15,6 @@ pub mod recorder;
 pub mod reservations;
 pub mod scheduler;
 pub mod service;
+pub mod settings;
 pub mod stats;
 pub mod system;

@@ -1,26 +1,25 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! `scx_onbeat`: loads Onbeat's scheduler and serves reservations until it is told to stop.
 
-use std::io::{Read, Write};
 use std::mem::MaybeUninit;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use clap::Parser;
 use onbeat_kernel::arena::Layout;
-use onbeat_kernel::engine::Engine;
 use onbeat_kernel::machine::{self, format_cpus, mask_of};
 use onbeat_kernel::recorder::Recorder;
-use onbeat_kernel::reservations::{Book, Peer, Settings};
+use onbeat_kernel::reservations::{Book, Peer};
 use onbeat_kernel::scheduler::Scheduler;
 use onbeat_kernel::service::{Service, Socket};
+use onbeat_kernel::settings::Settings;
 use onbeat_kernel::stats::{self, Metrics};
-use onbeat_kernel::system::{Proc, System};
+use onbeat_kernel::system::{Proc, System, Watch};
 use onbeat_model::policy::{Order, Policy};
 use onbeat_model::protocol::{Request, Response};
 use onbeat_model::units::{Fraction, parse_percent};
@@ -113,34 +112,132 @@ fn run(options: &Options) -> Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     // Before anything that must be undone.
-    let (stop, wake) = signals()?;
+    let signals = Signals::catch()?;
     if let Some(interval) = options.monitor {
-        stats::monitor(interval, &stop)?;
+        stats::monitor(interval, &signals.stop)?;
         return Ok(ExitCode::SUCCESS);
     }
     let settings = settings(options)?;
     if let Some(obstacle) = machine::obstacles().first() {
         bail!("{obstacle}");
     }
+    let companion = match options.with {
+        Some(pid) => Some(Proc.watch(pid).with_context(|| format!("--with {pid}"))?),
+        None => None,
+    };
     let socket = Socket::bind(&options.socket)?;
     let recorder = options.events.as_deref().map(Recorder::create).transpose()?;
     let layout = layout(options, &settings)?;
     let mut object = MaybeUninit::uninit();
     let scheduler = Scheduler::start(&layout, options.verbose, &mut object)?;
-    let code = serve(options, settings, scheduler, socket, recorder, &wake, &stop, &metrics)?;
-    Ok(code)
+    eprintln!(
+        "scx_onbeat: {} on CPUs {} of Linux {}; requests at {}",
+        settings.policy(),
+        format_cpus(&machine::cpus_of(layout.online & settings.usable)),
+        machine::kernel_release(),
+        options.socket.display()
+    );
+    // Dropping it takes its socket down; a scheduler without statistics still schedules.
+    let _statistics = StatsServer::new(stats::server_data(&metrics))
+        .launch()
+        .inspect_err(|e| eprintln!("scx_onbeat: no statistics: {e:#}"))
+        .ok();
+    if let Some(interval) = options.stats {
+        let stop = Arc::clone(&signals.stop);
+        std::thread::spawn(move || stats::monitor(interval, &stop));
+    }
+    let service = Service::new(Book::new(scheduler, Proc, settings), socket);
+    Session { service, signals, companion, recorder, failure: None, metrics }.serve()
 }
 
-/// Notes SIGINT and SIGTERM; the stream becomes readable then.
-fn signals() -> Result<(Arc<AtomicBool>, UnixStream)> {
-    let stop = Arc::new(AtomicBool::new(false));
-    let (wake, bell) = UnixStream::pair()?;
-    wake.set_nonblocking(true)?;
-    for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
-        signal_hook::flag::register(signal, Arc::clone(&stop))?;
-        signal_hook::low_level::pipe::register(signal, bell.try_clone()?)?;
+/// SIGINT, SIGTERM and SIGHUP ask this process to end.
+struct Signals {
+    stop: Arc<AtomicBool>,
+    /// Readable then.
+    wake: UnixStream,
+}
+
+impl Signals {
+    fn catch() -> Result<Self> {
+        let stop = Arc::new(AtomicBool::new(false));
+        let (wake, bell) = UnixStream::pair()?;
+        for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
+            signal_hook::flag::register(signal, Arc::clone(&stop))?;
+            signal_hook::low_level::pipe::register(signal, bell.try_clone()?)?;
+        }
+        Ok(Self { stop, wake })
     }
-    Ok((stop, wake))
+}
+
+/// From the scheduler being in force to its end.
+struct Session<'a> {
+    service: Service<Scheduler<'a>, Proc>,
+    signals: Signals,
+    companion: Option<Watch>,
+    recorder: Option<Recorder>,
+    failure: Option<anyhow::Error>,
+    metrics: Arc<Mutex<Metrics>>,
+}
+
+impl Session<'_> {
+    fn serve(mut self) -> Result<ExitCode> {
+        while !self.service.book.engine.exited() && !self.signals.stop.load(Ordering::Relaxed) {
+            self.service.turn(TICK, &self.signals.wake)?;
+            self.service.book.tick();
+            for notice in self.service.book.notices() {
+                eprintln!("scx_onbeat: {notice}");
+            }
+            if let Err(e) = self.service.book.engine.renew_clocks() {
+                eprintln!("scx_onbeat: budgets are enforced by the tick only: {e:#}");
+            }
+            self.record();
+            let held = self.count();
+            if held == 0 && self.companion.as_ref().is_some_and(|c| Proc.gone(c)) {
+                break;
+            }
+        }
+        self.end()
+    }
+
+    /// Keeps the ring of events from overflowing.
+    fn record(&mut self) {
+        if let Some(recorder) = &mut self.recorder
+            && let Err(e) = recorder.relieve(&mut self.service.book.engine.arena)
+        {
+            eprintln!("scx_onbeat: {e:#}; recording ends here");
+            self.failure = Some(e);
+            self.recorder = None;
+        }
+    }
+
+    /// Brings the statistics up to date; returns how many reservations are held.
+    fn count(&mut self) -> usize {
+        let root = Peer { uid: 0, connection: 0 };
+        let answer = self.service.book.answer(root, Request::Status);
+        let Response::Status { reservations, .. } = answer else { return 0 };
+        let held = reservations.len();
+        let latest = Metrics::new(&self.service.book.counters(), reservations);
+        *self.metrics.lock().unwrap_or_else(|e| e.into_inner()) = latest;
+        held
+    }
+
+    /// Unloads the scheduler, then does the rest.
+    fn end(mut self) -> Result<ExitCode> {
+        self.signals.stop.store(true, Ordering::Relaxed);
+        let scheduler = &mut self.service.book.engine;
+        scheduler.detach();
+        if let Some(recorder) = self.recorder {
+            self.failure = recorder.finish(&mut scheduler.arena).err();
+        }
+        match (scheduler.exit(), self.failure) {
+            (Some(exit), _) => {
+                eprintln!("scx_onbeat: {exit}");
+                Ok(ExitCode::from(EJECTED))
+            }
+            (None, Some(e)) => Err(e),
+            (None, None) => Ok(ExitCode::SUCCESS),
+        }
+    }
 }
 
 fn percent(option: &str, text: &str, most: u64) -> Result<Fraction> {
@@ -202,81 +299,4 @@ fn layout(options: &Options, settings: &Settings) -> Result<Layout> {
         online: mask_of(&online),
         ring: options.events.as_ref().map_or(0, |_| room.next_power_of_two()),
     })
-}
-
-#[allow(clippy::too_many_arguments)]
-fn serve(
-    options: &Options,
-    settings: Settings,
-    scheduler: Scheduler<'_>,
-    socket: Socket,
-    mut recorder: Option<Recorder>,
-    wake: &UnixStream,
-    stop: &Arc<AtomicBool>,
-    metrics: &Arc<Mutex<Metrics>>,
-) -> Result<ExitCode> {
-    // Dropping it takes its socket's thread down; a scheduler without statistics still schedules.
-    let _server = StatsServer::new(stats::server_data(metrics))
-        .launch()
-        .inspect_err(|e| eprintln!("scx_onbeat: no statistics: {e:#}"))
-        .ok();
-    if let Some(interval) = options.stats {
-        let stop = Arc::clone(stop);
-        std::thread::spawn(move || stats::monitor(interval, &stop));
-    }
-    let (policy, online) = (settings.policy(), scheduler.online());
-    eprintln!(
-        "scx_onbeat: {policy} on CPUs {} of Linux {}; requests at {}",
-        format_cpus(&machine::cpus_of(online & settings.usable)),
-        machine::kernel_release(),
-        options.socket.display()
-    );
-    let mut service = Service::new(Book::new(scheduler, Proc, settings), socket);
-    let mut failed = None;
-    let mut bell = wake;
-    let companion = match options.with {
-        Some(pid) => Some(Proc.watch(pid).with_context(|| format!("--with {pid}"))?),
-        None => None,
-    };
-    while !service.book.engine.exited() {
-        if bell.read(&mut [0; 16]).is_ok() {
-            break;
-        }
-        service.turn(TICK, wake)?;
-        service.book.tick();
-        for notice in service.book.notices() {
-            eprintln!("scx_onbeat: {notice}");
-        }
-        let root = Peer { uid: 0, connection: 0 };
-        if let Response::Status { reservations, .. } = service.book.answer(root, Request::Status) {
-            if reservations.is_empty() && companion.as_ref().is_some_and(|c| Proc.gone(c)) {
-                break;
-            }
-            let latest = Metrics::new(&service.book.counters(), reservations);
-            *metrics.lock().unwrap_or_else(|e| e.into_inner()) = latest;
-        }
-        if let Some(r) = &mut recorder
-            && let Err(e) = r.relieve(&mut service.book.engine.arena)
-        {
-            eprintln!("scx_onbeat: {e:#}; recording ends here");
-            failed = Some(e);
-            recorder = None;
-        }
-    }
-    stop.store(true, std::sync::atomic::Ordering::Relaxed);
-    let scheduler = &mut service.book.engine;
-    scheduler.detach();
-    if let Some(recorder) = recorder {
-        failed = recorder.finish(&mut scheduler.arena).err();
-    }
-    let exit = scheduler.exit();
-    if let Some(exit) = &exit {
-        eprintln!("scx_onbeat: {exit}");
-    }
-    let _ = std::io::stderr().flush();
-    match (exit, failed) {
-        (Some(_), _) => Ok(ExitCode::from(EJECTED)),
-        (None, Some(e)) => Err(e),
-        (None, None) => Ok(ExitCode::SUCCESS),
-    }
 }

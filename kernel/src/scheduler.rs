@@ -18,6 +18,8 @@ pub struct Scheduler<'a> {
     skel: BpfSkel<'a>,
     link: Option<Link>,
     clocks: Vec<Link>,
+    /// CPUs that `clocks` are for; none where timers do.
+    clocked: Option<u64>,
     /// Memory shared with the BPF side.
     pub arena: Arena,
 }
@@ -72,7 +74,8 @@ impl<'a> Scheduler<'a> {
                 prog.set_log_level(4);
             }
         }
-        let mut skel = scx_ops_load!(skel, onbeat_ops, uei)?;
+        let mut skel = scx_ops_load!(skel, onbeat_ops, uei)
+            .context("the kernel refuses the scheduler (`scx_onbeat -v` shows its reasons)")?;
 
         let mut size = 0;
         // SAFETY: the map is loaded; libbpf has mapped the arena at its final address.
@@ -91,7 +94,24 @@ impl<'a> Scheduler<'a> {
             arena.address() as *mut _;
         let clocks = if rt { attach_clocks(&mut skel, layout.online)? } else { Vec::new() };
         let link = Some(scx_ops_attach!(skel, onbeat_ops)?);
-        Ok(Scheduler { skel, link, clocks, arena })
+        let clocked = rt.then_some(layout.online);
+        Ok(Scheduler { skel, link, clocks, clocked, arena })
+    }
+
+    /// Sees to it that every CPU on line has a clock; to be called now and then. Where timers
+    /// enforce budgets it does nothing.
+    ///
+    /// # Errors
+    /// A clock cannot be had.
+    pub fn renew_clocks(&mut self) -> Result<()> {
+        let online = self.arena.shell().ob.online;
+        if self.clocked.is_some_and(|cpus| cpus != online) {
+            // Those of a CPU that went do not come back with it.
+            self.clocks.clear();
+            self.clocks = attach_clocks(&mut self.skel, online)?;
+            self.clocked = Some(online);
+        }
+        Ok(())
     }
 
     /// Whether the kernel has taken the scheduler out.

@@ -144,7 +144,10 @@ impl Client {
             let answer = match parse_message::<Request>(&line) {
                 _ if line.len() as u64 > REQUEST_BYTES => too_long(),
                 Ok(request) => book.answer(self.peer, request),
-                Err(e) => error(&e.to_string(), "see docs/service.md for the protocol"),
+                Err(e) => error(
+                    &e.to_string(),
+                    "send one JSON object a line, such as {\"op\":\"status\"}",
+                ),
             };
             self.say(&answer);
             self.write();
@@ -282,5 +285,4 @@ impl<E: Engine, S: System> Service<E, S> {
 }
 
 #[cfg(test)]
-#[path = "service_tests.rs"]
 mod tests;

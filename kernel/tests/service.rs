@@ -348,7 +348,8 @@ fn events() {
     fs::remove_file("/out/events").unwrap();
     let events: Vec<Event> =
         bytes.chunks_exact(EVENT_BYTES).map(|b| Event::from_bytes(b.try_into().unwrap())).collect();
-    let whole = events.iter().all(|e| e.kind().is_some()) && bytes.len() % EVENT_BYTES == 0;
+    let whole =
+        events.iter().all(|e| e.kind().is_some()) && bytes.len().is_multiple_of(EVENT_BYTES);
     fact("events-whole", whole && events.len() > 100);
     // Two CPUs read their clocks before they take the lock.
     let slack = 100_000;

@@ -7,7 +7,8 @@ use std::io;
 use std::rc::Rc;
 
 use onbeat_core::ffi::ob_server;
-use onbeat_model::units::MS;
+use onbeat_model::policy::{Order, Server};
+use onbeat_model::units::{Fraction, MS};
 use proptest::prelude::*;
 
 use super::*;

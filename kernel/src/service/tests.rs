@@ -11,8 +11,8 @@ use onbeat_model::units::Fraction;
 use proptest::prelude::*;
 
 use super::*;
-use crate::reservations::Settings;
 use crate::scheduler::Reservation;
+use crate::settings::Settings;
 use crate::system::Proc;
 
 struct Empty;

@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! What the book does when CPUs come or go, or others take time that ranks above reservations.
+
+use std::time::{Duration, Instant};
+
+use onbeat_analysis::admission::{Admission, Demand};
+use onbeat_model::units::format_duration;
+
+use super::{Book, Held, State};
+use crate::engine::Engine;
+use crate::machine::{cpus_of, format_cpus, mask_of};
+use crate::system::{Above, System};
+
+impl<E: Engine, S: System> Book<E, S> {
+    pub(super) fn refresh_above(&mut self, older_than: Duration) {
+        if self.above_at.elapsed() >= older_than {
+            let above = self.system.above();
+            self.note_above(above);
+        }
+    }
+
+    pub(super) fn note_above(&mut self, above: Above) {
+        self.above_at = Instant::now();
+        if above == self.above {
+            return;
+        }
+        if above.realtime.difference(&self.above.realtime).next().is_some() {
+            let names: Vec<&str> = above.realtime.iter().map(String::as_str).collect();
+            self.notices.push(format!(
+                "programs with real-time threads (SCHED_FIFO, SCHED_RR) rank above reservations and \
+                 can delay them; their demand is not known: {}",
+                names.join(", ")
+            ));
+        }
+        let changed = above.deadline != self.above.deadline;
+        self.above = above;
+        if changed {
+            self.rebook();
+        }
+    }
+
+    pub(super) fn look_at_cpus(&mut self) {
+        let online = self.engine.online();
+        if online != self.online {
+            self.online = online;
+            self.notices.push(format!("CPUs on line: {}", format_cpus(&cpus_of(online))));
+            self.rebook();
+        }
+    }
+
+    /// CPUs of the domain `d`, as the core splits them.
+    pub(super) fn domain_cpus(&self, d: usize) -> u64 {
+        let (n, k) = (u64::from(self.settings.cpus), u64::from(self.settings.domains()));
+        (0..n).filter(|c| (c * k / n) as usize == d).fold(0, |mask, c| mask | 1 << c)
+    }
+
+    /// What can be reserved has changed: who still fits? The older goes before the younger; each
+    /// stays in its domain if it can.
+    fn rebook(&mut self) {
+        let mut admission = Admission::new(self.settings.machine(self.online, &self.above));
+        let live = self.held.values().filter(|h| h.state == State::Live);
+        let mut live: Vec<(u64, u32)> = live.map(|h| (h.order, h.record.id)).collect();
+        live.sort_unstable();
+        for (_, id) in live {
+            let held = &self.held[&id];
+            let here = Demand { cpus: Some(cpus_of(held.cpus)), ..held.demand.clone() };
+            let fits =
+                admission.admit(id, here).or_else(|_| admission.admit(id, held.demand.clone()));
+            let (domain, cpus) = match &fits {
+                Ok(to) => (to.domain, mask_of(&to.cpus)),
+                Err(_) => self.refuge(held),
+            };
+            if (domain, cpus) != (held.domain, held.cpus)
+                && let Err(e) = self.engine.place(id, domain as u32, cpus)
+            {
+                self.notices.push(format!("reservation {id} cannot be moved: {e:#}"));
+            }
+            let held = self.held.get_mut(&id).expect("just read");
+            (held.domain, held.cpus) = (domain, cpus);
+            Self::mark(held, fits.is_ok(), &mut self.notices);
+        }
+        self.admission = admission;
+    }
+
+    /// Where a reservation that fits nowhere is served as well as can be: where it is, or in the
+    /// first domain that has one of its CPUs on line.
+    fn refuge(&self, held: &Held) -> (usize, u64) {
+        if held.cpus & self.online != 0 {
+            return (held.domain, held.cpus);
+        }
+        let allowed = held.demand.cpus.as_deref().map_or(u64::MAX, mask_of);
+        (0..self.settings.domains() as usize)
+            .map(|d| (d, self.domain_cpus(d) & allowed))
+            .find(|(_, cpus)| cpus & self.online != 0)
+            .unwrap_or((held.domain, held.cpus))
+    }
+
+    fn mark(held: &mut Held, guaranteed: bool, notices: &mut Vec<String>) {
+        if held.guaranteed != guaranteed {
+            let word = if guaranteed { "again" } else { "no longer" };
+            let (id, name) = (held.record.id, &held.record.name);
+            let (budget, period) =
+                (format_duration(held.demand.budget), format_duration(held.demand.period));
+            notices.push(format!(
+                "reservation {id} ({name}, {budget} every {period}) is {word} guaranteed"
+            ));
+        }
+        held.guaranteed = guaranteed;
+    }
+}

@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! What the service was started with, and what follows from it for the core and for admission.
+
+use onbeat_analysis::admission::{Domains, Fit, Machine};
+use onbeat_core::ffi;
+use onbeat_model::policy::{Order, Policy, Server};
+use onbeat_model::units::Fraction;
+
+use crate::system::Above;
+
+/// What the service was started with.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// Order of service.
+    pub order: Order,
+    /// Enforcement.
+    pub server: Server,
+    /// CPUs of the core, on line or not.
+    pub cpus: u32,
+    /// Domains they form under a clustered order.
+    pub clusters: u32,
+    /// CPUs that reservations may use.
+    pub usable: u64,
+    /// Best effort's share of every CPU.
+    pub best_effort_share: Fraction,
+    /// What one ordinary user may hold, of the usable CPUs' total.
+    pub user_share: Fraction,
+}
+
+impl Settings {
+    /// Number of domains, which the core and the admission test must agree on.
+    pub fn domains(&self) -> u32 {
+        match self.order {
+            Order::GlobalEdf | Order::GlobalEdzl | Order::RateMonotonic => 1,
+            Order::ClusteredEdf => self.clusters,
+            Order::PartitionedEdf => self.cpus,
+        }
+    }
+
+    /// Name of the policy.
+    pub fn policy(&self) -> String {
+        Policy::Core { order: self.order, server: self.server }.to_string()
+    }
+
+    /// Number of the server policy in the core's registry.
+    pub fn kind(&self) -> u32 {
+        let name = self.server.name();
+        let at = onbeat_core::server_policies().iter().position(|n| *n == name);
+        at.expect("every server of the model is in the core's registry") as u32
+    }
+
+    /// Number of the order in the core.
+    pub fn core_order(&self) -> u32 {
+        match self.order {
+            Order::GlobalEdf | Order::PartitionedEdf | Order::ClusteredEdf => ffi::OB_ORDER_EDF,
+            Order::RateMonotonic => ffi::OB_ORDER_RM,
+            Order::GlobalEdzl => ffi::OB_ORDER_EDZL,
+        }
+    }
+
+    /// The machine as the admission test sees it: all CPUs, so that its domains are the core's; what
+    /// cannot be reserved is held by somebody.
+    pub fn machine(&self, online: u64, above: &Above) -> Machine {
+        let domains = match self.order {
+            Order::GlobalEdf | Order::GlobalEdzl | Order::RateMonotonic => Domains::Global,
+            Order::ClusteredEdf => Domains::Clustered(self.clusters),
+            Order::PartitionedEdf => Domains::Partitioned,
+        };
+        let cpus: Vec<u32> = (0..self.cpus).collect();
+        let mut machine = Machine::new(&cpus, self.best_effort_share, domains, Fit::Worst);
+        let whole = Fraction::from_integer(1);
+        for cpu in cpus {
+            if online >> cpu & 1 == 0 {
+                machine.hold(cpu, &format!("CPU {cpu} is off line"), whole);
+            } else if self.usable >> cpu & 1 == 0 {
+                machine.hold(cpu, "CPUs that are not for reservations", whole);
+            } else if above.deadline > 0 {
+                // They migrate over all CPUs.
+                let count = u64::from(online.count_ones());
+                let each = Fraction::new(above.deadline, 1_000_000_000 * count);
+                machine.hold(cpu, "SCHED_DEADLINE tasks", each);
+            }
+        }
+        machine
+    }
+}
