@@ -299,12 +299,13 @@ void BPF_STRUCT_OPS(onbeat_dispatch, s32 cpu, struct task_struct *prev)
 		}
 		bpf_rcu_read_lock();
 		p = scx_bpf_tid_to_task(tid);
-		if (p) {
+		if (p && (cpus_of(p) & OB_BIT(cpu))) {
 			scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, slice, 0);
 			bpf_rcu_read_unlock();
 			return;
 		}
 		bpf_rcu_read_unlock();
+		/* It went away or may no longer run here: it comes back through enqueue. */
 	}
 }
 
@@ -322,7 +323,7 @@ void BPF_STRUCT_OPS(onbeat_running, struct task_struct *p)
 	th->ran = p->se.sum_exec_runtime;
 	t = (ob_task_p)th->core;
 	c = &shell->ob.cpu[cpu & 63];
-	if (!t->server && !th->want && !tracing) {
+	if (!t->server && !th->want && !tracing && !c->share) {
 		ob_p ob = &shell->ob;
 
 		/* Nothing here needs the lock: the fields are this CPU's and this thread's own. */
@@ -458,8 +459,14 @@ void BPF_STRUCT_OPS(onbeat_tick, struct task_struct *p)
 		}
 		return;
 	}
-	if (!shell->ob.cpu[cpu & 63].curr)
+	if (!shell->ob.cpu[cpu & 63].curr) {
+		/* A reservation may have been sent to a CPU that another class then took. */
+		ob_node_p root = shell->ob.cpu[cpu & 63].domain->active.root;
+
+		if (root && (root->sub_mask & OB_BIT(cpu)))
+			scx_bpf_kick_cpu(cpu, SCX_KICK_PREEMPT);
 		return;
+	}
 	now = bpf_ktime_get_ns();
 	if (now < shell->ob.cpu[cpu & 63].timer)
 		return;
@@ -500,6 +507,7 @@ s32 BPF_STRUCT_OPS_SLEEPABLE(onbeat_init_task, struct task_struct *p,
 	if (!th)
 		return -ENOMEM;
 	th->core = 0;
+	th->ran = p->se.sum_exec_runtime;
 	th->bound = (p->flags & PF_KTHREAD) && p->nr_cpus_allowed == 1;
 	if (args->fork)
 		parent = bpf_task_storage_get(&threads, bpf_get_current_task_btf(), 0, 0);
@@ -817,7 +825,7 @@ SCX_OPS_DEFINE(onbeat_ops,
 	       .cpu_offline = (void *)onbeat_cpu_offline,
 	       .init = (void *)onbeat_init,
 	       .exit = (void *)onbeat_exit,
-	       .flags = SCX_OPS_ENQ_EXITING | SCX_OPS_ENQ_MIGRATION_DISABLED |
+	       .flags = SCX_OPS_ENQ_LAST | SCX_OPS_ENQ_EXITING | SCX_OPS_ENQ_MIGRATION_DISABLED |
 			SCX_OPS_ALLOW_QUEUED_WAKEUP | SCX_OPS_TID_TO_TASK,
 	       .timeout_ms = 10000,
 	       .name = "onbeat");
