@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! How many jobs a second the simulator finishes on one core: 24 tasks on 4 CPUs.
+//!
+//! Prints one JSON object: for each policy and each detail, jobs per second of CPU time, which on
+//! a core of its own is a second of host time: the median and the best of several runs.
+
+use onbeat_core::ffi;
+use onbeat_model::taskset::Overheads;
+use onbeat_sim::{Core, Detail, Engine, Load, Reservation};
+use rustix::time::{ClockId, clock_gettime};
+
+const TASKS: usize = 24;
+const CPUS: u32 = 4;
+/// Jobs of each task; 1.2 million in all.
+const JOBS: usize = 50_000;
+const RUNS: usize = 5;
+
+/// Random numbers the same on every machine (splitmix64, Steele, Lea and Flood 2014).
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        z ^ (z >> 31)
+    }
+
+    fn between(&mut self, low: u64, high: u64) -> u64 {
+        low + self.next() % (high - low)
+    }
+}
+
+/// Periods from 10 to 100 ms; budgets for 3 of the 4 CPUs; jobs take 60 to 120 % of their budget.
+fn engine(kind: u32, detail: Detail) -> Engine {
+    let mut random = Random(1);
+    let ring = if detail == Detail::All { 1 << 14 } else { 0 };
+    let mut core = Core::new(CPUS, 1, 50, 1_000_000, TASKS, ring);
+    let mut loads = Vec::new();
+    for i in 0..TASKS {
+        let period = random.between(10_000_000, 100_000_000);
+        let budget = period * 3 / TASKS as u64;
+        core.init_task(i, (1 << CPUS) - 1, 100);
+        core.reserve(
+            i,
+            &Reservation {
+                budget,
+                period,
+                deadline: period,
+                cpus: (1 << CPUS) - 1,
+                domain: 0,
+                kind,
+                order: ffi::OB_ORDER_EDF,
+                marks: false,
+            },
+        );
+        let times = (0..JOBS).map(|_| random.between(budget * 6 / 10, budget * 12 / 10)).collect();
+        let first = random.between(0, period);
+        loads.push(Load::Jobs { first, period, deadline: period, times, marks: false });
+    }
+    Engine::new(core, CPUS, loads, Overheads::default(), detail)
+}
+
+/// CPU time this thread has used, ns.
+fn cpu_time() -> i64 {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    time.tv_sec * 1_000_000_000 + time.tv_nsec
+}
+
+fn main() {
+    // The same number of jobs under each policy; `cargo bench` adds arguments that mean nothing here.
+    let policies = onbeat_core::server_policies();
+    let mut rows = Vec::new();
+    for (kind, server) in policies.iter().enumerate() {
+        for (detail, name) in
+            [(Detail::Counters, "counters"), (Detail::Jobs, "jobs"), (Detail::All, "all events")]
+        {
+            let mut rates: Vec<f64> = (0..RUNS)
+                .map(|_| {
+                    let mut engine = engine(kind as u32, detail);
+                    let begin = cpu_time();
+                    engine.run(0, u64::MAX);
+                    let completed = engine.completed;
+                    std::hint::black_box(engine.finish());
+                    assert_eq!(completed, (TASKS * JOBS) as u64, "{server}: every job ends");
+                    completed as f64 / ((cpu_time() - begin) as f64 / 1e9)
+                })
+                .collect();
+            rates.sort_by(f64::total_cmp);
+            let policy = if server.is_empty() { "g-edf".into() } else { format!("g-edf+{server}") };
+            eprintln!("simulator: {policy}, {name}: {:.2} million jobs/s", rates[RUNS / 2] / 1e6);
+            rows.push(serde_json::json!({
+                "policy": policy, "detail": name, "jobs_per_s": rates[RUNS / 2],
+                "jobs_per_s_best": rates[RUNS - 1],
+            }));
+        }
+    }
+    println!("{}", serde_json::json!({ "tasks": TASKS, "cpus": CPUS, "simulator": rows }));
+}
