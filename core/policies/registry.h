@@ -1,26 +1,28 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * The registry of server policies: one line each. X(NAME, function prefix, name users type, whether
- * budgets are enforced). A policy NAME in file `policies/<prefix>.h` defines
+ * budgets are enforced, what it does in a few words). A policy in file `policies/<prefix>.h`, which
+ * is included below the table, defines
  *
  *   ob_<prefix>_release(ob, sv, now)      a job begins: set budget and deadline
  *   ob_<prefix>_exhausted(ob, sv, now)    the budget is used up
  *   ob_<prefix>_completed(ob, sv, now)    the job has ended; sv has left the queue
  *   ob_<prefix>_replenished(ob, sv, now)  a throttled server's time has come
  *
- * The dispatcher requeues `sv` itself after each of them. docs/add-a-policy.md is the guide.
+ * The dispatcher requeues `sv` itself after each of them. The model reads the table too (its build
+ * script), so nothing else knows the policies by name. docs/add-a-policy.md is the guide.
  */
 #ifndef OB_REGISTRY_H
 #define OB_REGISTRY_H
 
 #include "../ob_server.h"
 
-#define OB_POLICIES(X)                                                                             \
-	X(NONE, none, "", 0)                                                                       \
-	X(CBS_HARD, cbs_hard, "cbs-hard", 1)                                                       \
-	X(CBS, cbs, "cbs", 1)                                                                      \
-	X(FCBS, fcbs, "fcbs", 1)                                                                   \
-	X(FCBS_LAG, fcbs_lag, "fcbs-lag", 1)
+#define OB_POLICIES(X)                                                             \
+	X(NONE, none, "", 0, "jobs are not limited")                               \
+	X(CBS_HARD, cbs_hard, "cbs-hard", 1, "at most the budget in every period") \
+	X(CBS, cbs, "cbs", 1, "an overrun goes on with a later deadline")          \
+	X(FCBS, fcbs, "fcbs", 1, "as cbs, and budget left over goes to others")    \
+	X(FCBS_LAG, fcbs_lag, "fcbs-lag", 1, "as fcbs, but only overruns receive, worst first")
 
 #include "none.h"
 #include "cbs_hard.h"
@@ -29,35 +31,35 @@
 #include "fcbs_lag.h"
 
 enum ob_kind {
-#define X(NAME, prefix, name, enforced) OB_KIND_##NAME,
+#define X(NAME, prefix, name, enforced, about) OB_KIND_##NAME,
 	OB_POLICIES(X)
 #undef X
-		OB_KINDS,
+	    OB_KINDS,
 };
 
 /* Defines ob_policy_<hook>(ob, sv, now), which calls the hook of sv's own policy. */
-#define OB_POLICY_HOOK(hook)                                                                       \
-	OB_FN void ob_policy_##hook(ob_p ob OB_ARG, ob_server_p sv OB_ARG, u64 now)                              \
-	{                                                                                          \
-		switch (sv->kind) {                                                                \
-			OB_POLICIES(OB_POLICY_CASE_##hook)                                         \
-		}                                                                                  \
+#define OB_POLICY_HOOK(hook)                                                        \
+	OB_FN void ob_policy_##hook(ob_p ob OB_ARG, ob_server_p sv OB_ARG, u64 now) \
+	{                                                                           \
+		switch (sv->kind) {                                                 \
+			OB_POLICIES(OB_POLICY_CASE_##hook)                          \
+		}                                                                   \
 	}
-#define OB_POLICY_CASE_release(NAME, prefix, name, enforced)                                       \
-	case OB_KIND_##NAME:                                                                       \
-		ob_##prefix##_release(ob, sv, now);                                                \
+#define OB_POLICY_CASE_release(NAME, prefix, name, enforced, about) \
+	case OB_KIND_##NAME:                                        \
+		ob_##prefix##_release(ob, sv, now);                 \
 		break;
-#define OB_POLICY_CASE_exhausted(NAME, prefix, name, enforced)                                     \
-	case OB_KIND_##NAME:                                                                       \
-		ob_##prefix##_exhausted(ob, sv, now);                                              \
+#define OB_POLICY_CASE_exhausted(NAME, prefix, name, enforced, about) \
+	case OB_KIND_##NAME:                                          \
+		ob_##prefix##_exhausted(ob, sv, now);                 \
 		break;
-#define OB_POLICY_CASE_completed(NAME, prefix, name, enforced)                                     \
-	case OB_KIND_##NAME:                                                                       \
-		ob_##prefix##_completed(ob, sv, now);                                              \
+#define OB_POLICY_CASE_completed(NAME, prefix, name, enforced, about) \
+	case OB_KIND_##NAME:                                          \
+		ob_##prefix##_completed(ob, sv, now);                 \
 		break;
-#define OB_POLICY_CASE_replenished(NAME, prefix, name, enforced)                                   \
-	case OB_KIND_##NAME:                                                                       \
-		ob_##prefix##_replenished(ob, sv, now);                                            \
+#define OB_POLICY_CASE_replenished(NAME, prefix, name, enforced, about) \
+	case OB_KIND_##NAME:                                            \
+		ob_##prefix##_replenished(ob, sv, now);                 \
 		break;
 
 OB_POLICY_HOOK(release)
@@ -69,8 +71,8 @@ OB_POLICY_HOOK(replenished)
 OB_INLINE int ob_policy_enforces(ob_server_p sv)
 {
 	switch (sv->kind) {
-#define X(NAME, prefix, name, enforced)                                                            \
-	case OB_KIND_##NAME:                                                                       \
+#define X(NAME, prefix, name, enforced, about) \
+	case OB_KIND_##NAME:                   \
 		return enforced;
 		OB_POLICIES(X)
 #undef X

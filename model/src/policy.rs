@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! The names of scheduling policies: Onbeat's own (an order and a server) and the baselines it is compared with.
 //!
-//! [`CORE`] lists the policies of the core; a test compares it with the core's registry in C.
+//! [`Server`] is made from the core's registry (`core/policies/registry.h`) when this is compiled, and [`CORE`] from both.
 
 use std::fmt;
 use std::str::FromStr;
+use std::sync::LazyLock;
 
 use serde::{Deserialize, Serialize};
 
@@ -23,35 +24,46 @@ pub enum Order {
     RateMonotonic,
 }
 
-/// What enforces a reservation.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Server {
-    /// Nothing: each job runs to its end with its own deadline.
-    None,
-    /// Hard CBS: at most Q every P.
-    CbsHard,
-    /// Soft CBS: at least Q every P; an overrun goes on with a later deadline.
-    Cbs,
-    /// FCBS: as soft CBS, and budget left over goes to reservations that overran.
-    Fcbs,
-    /// As FCBS, but only to those that overran, the furthest first.
-    FcbsLag,
-}
+/// The orders with their names and what they do.
+const ORDERS: [(Order, &str, &str); 5] = [
+    (Order::GlobalEdf, "g-edf", "earliest deadline first on all CPUs"),
+    (Order::PartitionedEdf, "p-edf", "earliest deadline first on each CPU"),
+    (Order::ClusteredEdf, "c-edf", "earliest deadline first in each cluster of CPUs"),
+    (Order::GlobalEdzl, "g-edzl", "as g-edf, but what can wait no longer goes first"),
+    (Order::RateMonotonic, "rm", "shortest period first on all CPUs"),
+];
 
-impl Server {
-    /// Its name in the core's registry; "" is no server.
-    pub fn name(self) -> &'static str {
-        match self {
-            Server::None => "",
-            Server::CbsHard => "cbs-hard",
-            Server::Cbs => "cbs",
-            Server::Fcbs => "fcbs",
-            Server::FcbsLag => "fcbs-lag",
+macro_rules! servers {
+    ($($variant:ident $name:literal $about:literal,)*) => {
+        /// What enforces a reservation: one for each line of the core's registry.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        pub enum Server {
+            $(#[doc = $about] $variant,)*
         }
-    }
-}
 
-/// One line of the policy table.
+        impl Server {
+            /// All, in the order of the core's registry.
+            pub const ALL: &[Server] = &[$(Server::$variant,)*];
+
+            /// Its name in the core's registry; "" is no server.
+            pub fn name(self) -> &'static str {
+                match self {
+                    $(Server::$variant => $name,)*
+                }
+            }
+
+            /// What it does, in a few words.
+            pub fn about(self) -> &'static str {
+                match self {
+                    $(Server::$variant => $about,)*
+                }
+            }
+        }
+    };
+}
+include!(concat!(env!("OUT_DIR"), "/servers.rs"));
+
+/// A policy of the core: an order and a server.
 #[derive(Debug, Clone, Copy)]
 pub struct CorePolicy {
     /// As written in task-set files and on the command line.
@@ -64,39 +76,21 @@ pub struct CorePolicy {
     pub about: &'static str,
 }
 
-const fn core(name: &'static str, order: Order, server: Server, about: &'static str) -> CorePolicy {
-    CorePolicy { name, order, server, about }
-}
-
-/// The policies of the core; order × server.
-#[rustfmt::skip]
-pub const CORE: [CorePolicy; 25] = [
-    core("g-edf", Order::GlobalEdf, Server::None, "earliest deadline first on all CPUs, jobs not limited"),
-    core("g-edf+cbs-hard", Order::GlobalEdf, Server::CbsHard, "global EDF; a reservation waits when its budget is used up"),
-    core("g-edf+cbs", Order::GlobalEdf, Server::Cbs, "global EDF; an overrun continues at a later deadline"),
-    core("g-edf+fcbs", Order::GlobalEdf, Server::Fcbs, "global EDF with soft CBS; unused budget goes to overruns"),
-    core("g-edf+fcbs-lag", Order::GlobalEdf, Server::FcbsLag, "as g-edf+fcbs, but only overruns receive, the furthest first"),
-    core("p-edf", Order::PartitionedEdf, Server::None, "earliest deadline first on each CPU, jobs not limited"),
-    core("p-edf+cbs-hard", Order::PartitionedEdf, Server::CbsHard, "partitioned EDF; a reservation waits when its budget is used up"),
-    core("p-edf+cbs", Order::PartitionedEdf, Server::Cbs, "partitioned EDF; an overrun continues at a later deadline"),
-    core("p-edf+fcbs", Order::PartitionedEdf, Server::Fcbs, "partitioned EDF with soft CBS; unused budget goes to overruns on that CPU"),
-    core("p-edf+fcbs-lag", Order::PartitionedEdf, Server::FcbsLag, "as p-edf+fcbs, but only overruns receive, the furthest first"),
-    core("c-edf", Order::ClusteredEdf, Server::None, "earliest deadline first in each cluster, jobs not limited"),
-    core("c-edf+cbs-hard", Order::ClusteredEdf, Server::CbsHard, "clustered EDF; a reservation waits when its budget is used up"),
-    core("c-edf+cbs", Order::ClusteredEdf, Server::Cbs, "clustered EDF; an overrun continues at a later deadline"),
-    core("c-edf+fcbs", Order::ClusteredEdf, Server::Fcbs, "clustered EDF with soft CBS; unused budget goes to overruns in that cluster"),
-    core("c-edf+fcbs-lag", Order::ClusteredEdf, Server::FcbsLag, "as c-edf+fcbs, but only overruns receive, the furthest first"),
-    core("g-edzl", Order::GlobalEdzl, Server::None, "global EDF; what can wait no longer goes first; jobs not limited"),
-    core("g-edzl+cbs-hard", Order::GlobalEdzl, Server::CbsHard, "global EDZL; a reservation waits when its budget is used up"),
-    core("g-edzl+cbs", Order::GlobalEdzl, Server::Cbs, "global EDZL; an overrun continues at a later deadline"),
-    core("g-edzl+fcbs", Order::GlobalEdzl, Server::Fcbs, "global EDZL with soft CBS; unused budget goes to overruns"),
-    core("g-edzl+fcbs-lag", Order::GlobalEdzl, Server::FcbsLag, "as g-edzl+fcbs, but only overruns receive, the furthest first"),
-    core("rm", Order::RateMonotonic, Server::None, "shortest period first on all CPUs, jobs not limited"),
-    core("rm+cbs-hard", Order::RateMonotonic, Server::CbsHard, "global rate monotonic; a reservation waits when its budget is used up"),
-    core("rm+cbs", Order::RateMonotonic, Server::Cbs, "global rate monotonic; an overrun continues in a later period"),
-    core("rm+fcbs", Order::RateMonotonic, Server::Fcbs, "global rate monotonic with soft CBS; unused budget goes to overruns"),
-    core("rm+fcbs-lag", Order::RateMonotonic, Server::FcbsLag, "as rm+fcbs, but only overruns receive, the furthest first"),
-];
+/// The policies of the core: every order with every server. Made once, so its texts may live for ever.
+pub static CORE: LazyLock<Vec<CorePolicy>> = LazyLock::new(|| {
+    let every = |(order, name, about): &'static (Order, &str, &str)| {
+        Server::ALL.iter().map(move |server| CorePolicy {
+            name: match server.name() {
+                "" => name,
+                server => format!("{name}+{server}").leak(),
+            },
+            order: *order,
+            server: *server,
+            about: format!("{about}; {}", server.about()).leak(),
+        })
+    };
+    ORDERS.iter().flat_map(every).collect()
+});
 
 /// Other names for policies of [`CORE`].
 pub const ALIASES: [(&str, &str); 1] = [("fcbs", "g-edf+fcbs")];

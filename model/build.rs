@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Reads the registry of server policies in the core, so that a policy is registered once.
+
+use std::{env, fs, path::PathBuf};
+
+const REGISTRY: &str = "../core/policies/registry.h";
+
+fn main() {
+    println!("cargo:rerun-if-changed={REGISTRY}");
+    println!("cargo:rerun-if-changed=build.rs");
+    let text = fs::read_to_string(REGISTRY).expect("the core's registry of policies");
+    let (_, table) = text.split_once("#define OB_POLICIES(X)").expect("its table, OB_POLICIES");
+    // The macro goes on as long as lines end in a backslash.
+    let mut servers = String::from("servers! {\n");
+    for line in table.split_inclusive('\n').skip(1) {
+        servers += &server(line);
+        if !line.trim_end().ends_with('\\') {
+            break;
+        }
+    }
+    servers += "}\n";
+    let out = PathBuf::from(env::var("OUT_DIR").expect("cargo sets it"));
+    fs::write(out.join("servers.rs"), servers).expect("OUT_DIR is writable");
+}
+
+/// `X(CBS_HARD, cbs_hard, "cbs-hard", 1, "waits …")` becomes `CbsHard "cbs-hard" "waits …",`.
+fn server(line: &str) -> String {
+    let entry = line.trim().trim_end_matches('\\').trim_end();
+    let fields = entry.strip_prefix("X(").and_then(|e| e.strip_suffix(')'));
+    let fields: Vec<&str> = fields.map_or(vec![], |f| f.splitn(5, ',').map(str::trim).collect());
+    let [name, _, text, _, about] = fields[..] else {
+        panic!("{REGISTRY}: \"{entry}\" is no X(NAME, prefix, \"name\", enforced, \"about\")");
+    };
+    let variant: String = name
+        .split('_')
+        .flat_map(|word| word[..1].chars().chain(word[1..].chars().map(|c| c.to_ascii_lowercase())))
+        .collect();
+    format!("    {variant} {text} {about},\n")
+}
