@@ -23,8 +23,9 @@ use onbeat_model::units::SEC;
 use crate::guest;
 use crate::output::{self, Outputs, folder_of};
 use crate::results::Results;
-use carry::{Carried, Work, carry_out};
+use carry::{Carried, Work, carry_out, guests_at_a_time};
 use progress::Board;
+use serde_json::json;
 use ship::{Cargo, Programs};
 
 /// Exit status when the lab itself failed and not the command in it.
@@ -33,7 +34,7 @@ const LAB_FAILED: u8 = 125;
 /// Run a task set, or any program, on a stock Linux kernel in deterministic virtual time
 #[derive(Debug, Args)]
 pub struct Options {
-    /// The task-set file (docs/task-set.md); each of its policies runs in turn in one guest
+    /// The task-set file (docs/task-set.md); each of its policies runs in a guest of its own
     #[arg(conflicts_with_all = ["shell", "command"], required_unless_present_any = ["shell", "command"])]
     file: Option<PathBuf>,
     /// A policy to run instead of the file's list (repeatable)
@@ -41,9 +42,10 @@ pub struct Options {
     policies: Vec<Policy>,
     #[command(flatten)]
     outputs: Outputs,
-    /// Share the policies out to N guests, which run at the same time
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=256))]
-    jobs: u16,
+    /// How many guests at a time; the figures don't depend on it [default: as many as there are
+    /// processors and memory for]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
+    jobs: Option<u16>,
     /// Kernel: `plain` or `rt` (PREEMPT_RT) [default: what the file says, else plain]
     #[arg(long)]
     kernel: Option<Flavour>,
@@ -122,93 +124,64 @@ fn run_file(options: &Options, file: &Path) -> Result<ExitCode> {
     let programs = Programs::new()?;
     let cargo = Arc::new(Cargo::load(&set, folder_of(file), &policies, &programs)?);
     let mut spec = options.spec()?;
-    fit(&mut spec, &set, policies.len());
+    fit(&mut spec, &set);
     spec.cancel = Some(Arc::clone(&cancel));
-    let share = policies.len().div_ceil(usize::from(options.jobs));
-    let parts: Vec<&[Policy]> = policies.chunks(share).collect();
-    let works: Vec<Work> = (1..)
-        .zip(&parts)
-        .map(|(number, part)| Work {
-            name: if parts.len() == 1 {
-                set.name.clone()
-            } else {
-                format!("{}.{number}", set.name)
-            },
-            cargo: Arc::clone(&cargo),
-            policies: part.to_vec(),
-            spec: spec.clone(),
-        })
-        .collect();
+    let work = |policy: &Policy| Work {
+        cargo: Arc::clone(&cargo),
+        policy: policy.clone(),
+        spec: spec.clone(),
+    };
+    let works: Vec<Work> = policies.iter().map(work).collect();
+    let jobs = options.jobs.map_or_else(guests_at_a_time, usize::from);
     let failed = Mutex::new(None);
     let outputs = &options.outputs;
-    let carried = carry_out(&works, works.len(), &cancel, &Board::new(), &|_, run| {
+    let carried = carry_out(&works, jobs, &cancel, &Board::new(works.len()), &|_, run| {
         if let Some(file) = outputs.trace_of(&run.policy, policies.len() > 1)
             && let Err(error) = output::write_trace(run, &file)
         {
             *failed.lock().unwrap_or_else(|e| e.into_inner()) = Some(error);
         }
     });
-    let (results, complete) = assemble(&set, &works, carried)?;
+    let results = assemble(&set, carried)?;
     outputs.finish(&results, folder_of(file))?;
     if let Some(error) = failed.into_inner().unwrap_or_else(|e| e.into_inner()) {
         return Err(error);
     }
-    if !complete {
-        bail!("stopped on request; the results are partial");
-    }
     let failures = results.failures().count();
-    if failures > 0 {
-        bail!("{failures} of {} policies did not run", results.runs.len());
+    match failures {
+        0 => Ok(ExitCode::SUCCESS),
+        _ if cancel.load(Ordering::Relaxed) => {
+            bail!("stopped on request: the results are partial, {failures} policies are missing")
+        }
+        _ => bail!("{failures} of {} policies did not run", results.runs.len()),
     }
-    Ok(ExitCode::SUCCESS)
 }
 
-/// The results of one task set from the guests it was shared out to, and whether none is missing.
+/// The results of one task set.
 ///
 /// # Errors
-/// No guest brought any.
-pub fn assemble(
-    set: &TaskSet,
-    works: &[Work],
-    carried: Vec<Result<Carried>>,
-) -> Result<(Results, bool)> {
-    let mut runs = Vec::new();
-    let mut whole: Vec<Carried> = Vec::new();
-    let mut first_error = None;
-    for (work, carried) in works.iter().zip(carried) {
-        match carried {
-            Ok(carried) => {
-                runs.extend(carried.runs.iter().cloned());
-                whole.push(carried);
-            }
-            Err(error) => {
-                let failed = |policy: &Policy| crate::results::Ended {
-                    policy: policy.to_string(),
-                    outcome: Err(format!("{error:#}")),
-                };
-                runs.extend(work.policies.iter().map(failed));
-                first_error.get_or_insert(error);
-            }
-        }
-    }
-    let complete = first_error.is_none();
-    let Some(first) = whole.first() else {
-        return Err(first_error.unwrap_or_else(|| anyhow::anyhow!("there is no policy to run")));
-    };
-    let mut warnings: Vec<String> = Vec::new();
-    whole.iter().for_each(|c| warnings.extend(c.kernel_warnings.iter().cloned()));
-    let mut platform = first.platform.clone();
-    platform.more.push(("guests".into(), works.len().to_string()));
+/// When all policies failed in the same way: that is no result of any.
+pub fn assemble(set: &TaskSet, carried: Vec<Carried>) -> Result<Results> {
+    let platform = carried.iter().find_map(|one| one.platform.clone());
+    let hosts: Vec<&(String, f64)> = carried.iter().filter_map(|c| c.host.as_ref()).collect();
+    let host = json!({
+        "system": hosts.first().map(|host| &host.0),
+        "seconds": hosts.iter().map(|host| host.1).sum::<f64>(),
+    });
     let results = Results {
         experiment: set.name.clone(),
         title: set.title.clone(),
         world: World::Lab,
-        platform,
-        runs,
-        kernel_warnings: warnings,
-        host: Some(carry::host(&whole.iter().collect::<Vec<_>>())),
+        platform: platform.unwrap_or_default(),
+        host: Some(host),
+        runs: carried.into_iter().map(|one| one.ended).collect(),
     };
-    Ok((results, complete))
+    let reasons: Vec<&str> = results.failures().map(|(_, why)| why).collect();
+    let same = reasons.iter().all(|why| *why == reasons[0]);
+    if !reasons.is_empty() && same && reasons.len() == results.runs.len() {
+        bail!("{}", reasons[0]);
+    }
+    Ok(results)
 }
 
 /// The policies asked for, each once.
@@ -223,15 +196,15 @@ fn choose(set: &TaskSet, asked: &[Policy]) -> Vec<Policy> {
 }
 
 /// Makes the guest as the task set wants it.
-pub fn fit(spec: &mut LabSpec, set: &TaskSet, policies: usize) {
+pub fn fit(spec: &mut LabSpec, set: &TaskSet) {
     spec.cpus = set.cpus;
     spec.kernel = match set.kernel {
         Kernel::Plain => Flavour::Plain,
         Kernel::Rt => Flavour::Rt,
     };
     // Events fill about a MiB a second and CPU at their liveliest; only what is used costs memory.
-    let lively = set.duration.div_ceil(SEC) as u32 * policies as u32 * set.cpus;
-    spec.window_mib = lively.next_power_of_two().clamp(256, 1024);
+    let lively = (set.duration.div_ceil(SEC) as u32).saturating_mul(set.cpus);
+    spec.window_mib = lively.clamp(spec.window_mib, 1024).next_power_of_two();
 }
 
 /// A flag that Ctrl-C sets; a second Ctrl-C ends the program at once (and QEMU with it).
@@ -269,7 +242,10 @@ fn run_command(options: &Options) -> Result<ExitCode> {
             // A reader that went away must not end the run.
             let _ = io::stdout().write_all(bytes).and_then(|()| io::stdout().flush());
         }
-        Progress::Kernel(bytes) => drop(io::stderr().write_all(bytes)),
+        // The guest's farewell is no news.
+        Progress::Kernel(line) if line.ends_with(b"reboot: Power down\n") => (),
+        Progress::Kernel(line) if line.ends_with(b"reboot: Power down\r\n") => (),
+        Progress::Kernel(line) => drop(io::stderr().write_all(line)),
         Progress::Preparing | Progress::Booting(_) | Progress::Collecting => (),
     })?;
     if outcome.exit == Exit::TimedOut {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! `onbeat`: one verb a file, each with its options and `fn run(&Options) -> Result<ExitCode>`.
 
+mod demo;
 mod doctor;
 mod guest;
 mod lab;
@@ -29,6 +30,7 @@ struct Cli {
 enum Verb {
     Sim(sim::Options),
     Lab(Box<lab::Options>),
+    Demo(demo::Options),
     Report(report::Options),
     Run(run::Options),
     Status(status::Options),
@@ -41,6 +43,7 @@ fn main() -> ExitCode {
     let result = match Cli::parse().verb {
         Verb::Sim(options) => sim::run(&options),
         Verb::Lab(options) => lab::run(&options),
+        Verb::Demo(options) => demo::run(&options),
         Verb::Report(options) => report::run(&options),
         Verb::Run(options) => run::run(&options),
         Verb::Status(options) => status::run(&options),

@@ -19,6 +19,8 @@ pub struct Ended {
     pub policy: String,
     /// Its figures, or why there are none.
     pub outcome: Result<Outcome, String>,
+    /// What the lab's kernel complained about meanwhile.
+    pub kernel_warnings: Vec<String>,
 }
 
 /// What came of a task set.
@@ -34,8 +36,6 @@ pub struct Results {
     pub platform: Platform,
     /// In the order asked for.
     pub runs: Vec<Ended>,
-    /// What the lab's kernel complained about meanwhile.
-    pub kernel_warnings: Vec<String>,
     /// Everything that differs from one run to the next: wall-clock times, the host.
     pub host: Option<Value>,
 }
@@ -57,18 +57,21 @@ impl Results {
     pub fn to_json(&self) -> Value {
         let mut whole = result_json(&self.outcomes());
         let mut done = whole["runs"].take().as_array().cloned().unwrap_or_default().into_iter();
-        let run = |run: &Ended| match &run.outcome {
-            Ok(_) => done.next().unwrap_or_default(),
-            Err(why) => json!({ "policy": run.policy, "error": why }),
+        let run = |run: &Ended| {
+            let mut object = match &run.outcome {
+                Ok(_) => done.next().unwrap_or_default(),
+                Err(why) => json!({ "policy": run.policy, "error": why }),
+            };
+            if !run.kernel_warnings.is_empty() {
+                object["kernel_warnings"] = json!(run.kernel_warnings);
+            }
+            object
         };
         whole["runs"] = self.runs.iter().map(run).collect();
         whole["experiment"] = json!(self.experiment);
         whole["title"] = json!(self.title);
         whole["world"] = json!(self.world);
         whole["platform"] = json!(self.platform);
-        if self.world == World::Lab {
-            whole["kernel_warnings"] = json!(self.kernel_warnings);
-        }
         if let Some(host) = &self.host {
             whole["host"] = host.clone();
         }
@@ -89,8 +92,6 @@ impl Results {
             world: World,
             platform: Platform,
             runs: Vec<Value>,
-            #[serde(default)]
-            kernel_warnings: Vec<String>,
             host: Option<Value>,
         }
         let whole: Whole = serde_json::from_str(text).context(
@@ -99,6 +100,9 @@ impl Results {
         let mut runs = Vec::new();
         for mut run in whole.runs {
             let policy = run["policy"].as_str().unwrap_or_default().to_owned();
+            let kernel_warnings = run["kernel_warnings"].as_array().into_iter().flatten();
+            let kernel_warnings =
+                kernel_warnings.filter_map(|line| Some(line.as_str()?.to_owned())).collect();
             let outcome = match run["error"].take() {
                 Value::String(why) => Err(why),
                 _ => {
@@ -108,10 +112,10 @@ impl Results {
                     Ok(read.with_context(|| format!("the run of {policy} is incomplete"))?)
                 }
             };
-            runs.push(Ended { policy, outcome });
+            runs.push(Ended { policy, outcome, kernel_warnings });
         }
-        let Whole { experiment, title, world, platform, kernel_warnings, host, .. } = whole;
-        Ok(Self { experiment, title, world, platform, runs, kernel_warnings, host })
+        let Whole { experiment, title, world, platform, host, .. } = whole;
+        Ok(Self { experiment, title, world, platform, runs, host })
     }
 
     /// For the terminal: a line for each policy, the reasons of those without figures, and with

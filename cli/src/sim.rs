@@ -70,7 +70,8 @@ pub fn simulate(
         let run = simulate_with(set, policy, detail)?;
         take(&run);
         platform.clone_from(&run.platform);
-        runs.push(Ended { policy: policy.name.into(), outcome: Ok(Outcome::of(&run)) });
+        let (policy, outcome) = (policy.name.into(), Ok(Outcome::of(&run)));
+        runs.push(Ended { policy, outcome, kernel_warnings: Vec::new() });
     }
     Ok(Results {
         experiment: set.name.clone(),
@@ -78,7 +79,6 @@ pub fn simulate(
         world: World::Sim,
         platform,
         runs,
-        kernel_warnings: Vec::new(),
         host: None,
     })
 }

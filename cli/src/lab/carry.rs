@@ -1,42 +1,39 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Carries out the policies of task sets in guests: one boot for as many policies as possible,
-//! because a boot is dear, and as many guests at a time as asked for.
+//! Carries out policies of task sets, each in a guest of its own, as many guests at a time as asked
+//! for. So what one policy leaves behind, or breaks, is never another one's business, and a policy
+//! has the same figures alone and among others.
 
 use std::collections::VecDeque;
 use std::fs::{self, File};
 use std::io::BufReader;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use anyhow::{Context, Result, anyhow, bail};
-use onbeat_lab::{LabOutcome, LabSpec, Progress};
+use anyhow::{Context, Result};
+use onbeat_lab::{Exit, LabOutcome, LabSpec, Progress};
 use onbeat_model::policy::Policy;
 use onbeat_model::run::{Platform, Run};
 use onbeat_model::units::SEC;
 use onbeat_report::Outcome;
-use serde_json::json;
 
-use super::progress::{Board, Guest};
+use super::progress::Board;
 use super::ship::{Cargo, PLACE};
 use crate::results::Ended;
 
-const SCRIPT: &str = include_str!("carry.sh");
-/// Guest seconds for a policy beyond the length of its run: start, verifier, late jobs, end.
+/// Guest seconds beyond the length of the run: start, verifier, late jobs, end.
 const BEYOND: u64 = 60;
-/// What `timeout` exits with when the time is up; 137 if it then had to kill.
-const TIMED_OUT: [i32; 2] = [124, 137];
+/// What a policy says that was not done.
+pub const STOPPED: &str = "stopped on request";
 
-/// Some policies of one task set, for one guest.
+/// One policy of one task set.
 pub struct Work {
-    /// What progress calls it.
-    pub name: String,
     /// The task set and what it needs.
     pub cargo: Arc<Cargo>,
-    /// What to carry out, in that order.
-    pub policies: Vec<Policy>,
+    /// The policy.
+    pub policy: Policy,
     /// How the guest is made; command, programs and files are added here.
     pub spec: LabSpec,
 }
@@ -44,142 +41,89 @@ pub struct Work {
 /// What became of a [`Work`].
 #[derive(Debug, Clone)]
 pub struct Carried {
-    /// On what it ran.
-    pub platform: Platform,
-    /// One for each policy.
-    pub runs: Vec<Ended>,
-    /// The kernel's complaints.
-    pub kernel_warnings: Vec<String>,
-    /// Wall-clock seconds.
-    pub seconds: f64,
-    /// The host's kernel and machine.
-    pub system: String,
+    /// The figures, or why there are none.
+    pub ended: Ended,
+    /// On what it ran, if it did.
+    pub platform: Option<Platform>,
+    /// The host's kernel and machine, and how long it took in seconds.
+    pub host: Option<(String, f64)>,
 }
 
 /// Takes each run with its events as soon as its guest has ended.
 pub type Take<'a> = &'a (dyn Fn(&Work, &Run) + Sync);
 
-/// Carries out all works, `jobs` guests at a time. Those that are not done when `cancel` becomes
-/// true fail.
+/// Carries out all works, `jobs` guests at a time, in their order. Those that are not done when
+/// `cancel` becomes true fail.
 pub fn carry_out(
     works: &[Work],
     jobs: usize,
     cancel: &AtomicBool,
     board: &Board,
     take: Take,
-) -> Vec<Result<Carried>> {
+) -> Vec<Carried> {
     let queue = Mutex::new((0..works.len()).collect::<VecDeque<usize>>());
-    let done: Mutex<Vec<_>> = Mutex::new(works.iter().map(|_| None).collect());
+    let done: Mutex<Vec<Option<Carried>>> = Mutex::new(works.iter().map(|_| None).collect());
     let next = || queue.lock().unwrap_or_else(|e| e.into_inner()).pop_front();
     thread::scope(|scope| {
         for _ in 0..jobs.clamp(1, works.len().max(1)) {
             scope.spawn(|| {
                 while let Some(index) = next() {
-                    let carried = match cancel.load(Ordering::Relaxed) {
-                        true => Err(anyhow!("stopped on request")),
-                        false => carry(&works[index], board, take),
-                    };
+                    let carried = carry(&works[index], cancel, board, take);
                     done.lock().unwrap_or_else(|e| e.into_inner())[index] = Some(carried);
                 }
             });
         }
     });
     let done = done.into_inner().unwrap_or_else(|e| e.into_inner());
-    done.into_iter().map(|one| one.unwrap_or_else(|| bail!("was not begun"))).collect()
+    works
+        .iter()
+        .zip(done)
+        .map(|(work, one)| one.unwrap_or_else(|| failure(work, "it was not begun".into())))
+        .collect()
 }
 
-/// One work in one guest; but when a policy takes the guest down, the others get another one.
-fn carry(work: &Work, board: &Board, take: Take) -> Result<Carried> {
-    let started = Instant::now();
-    let guest = board.guest(&work.name, work.policies.len());
-    let mut fatal: Vec<Option<String>> = vec![None; work.policies.len()];
-    loop {
-        let left: Vec<usize> = (0..fatal.len()).filter(|i| fatal[*i].is_none()).collect();
-        if left.is_empty() {
-            bail!("no guest survived: {}", fatal.into_iter().flatten().next().unwrap_or_default());
-        }
-        let policies: Vec<Policy> = left.iter().map(|i| work.policies[*i].clone()).collect();
-        let mut watch = Watch::new(&guest, &policies);
-        match boot(work, &policies, &mut watch) {
-            Ok((outcome, folder)) => {
-                guest.show(policies.len(), "evaluating");
-                let mut runs = Vec::new();
-                for (policy, status) in policies.iter().zip(&watch.statuses) {
-                    runs.push(evaluate(work, policy, *status, &outcome, &folder, take));
-                }
-                for (place, why) in fatal.into_iter().enumerate() {
-                    let Some(why) = why else { continue };
-                    let policy = work.policies[place].to_string();
-                    runs.insert(place, Ended { policy, outcome: Err(why) });
-                }
-                return Ok(Carried {
-                    platform: platform(work, &outcome, Platform::default()),
-                    runs,
+fn failure(work: &Work, why: String) -> Carried {
+    let ended =
+        Ended { policy: work.policy.to_string(), outcome: Err(why), kernel_warnings: Vec::new() };
+    Carried { ended, platform: None, host: None }
+}
+
+fn carry(work: &Work, cancel: &AtomicBool, board: &Board, take: Take) -> Carried {
+    let stopped = || cancel.load(Ordering::Relaxed);
+    if stopped() {
+        return failure(work, STOPPED.into());
+    }
+    let line = board.begin(&format!("{} {}", work.cargo.set.name, work.policy));
+    let carried = match boot(work, |what| line.show(what)) {
+        Ok((outcome, folder)) => {
+            line.show("evaluating");
+            let platform = platform(work, &outcome, Platform::default());
+            let figures = evaluate(work, &outcome, folder.path(), take);
+            Carried {
+                ended: Ended {
+                    policy: work.policy.to_string(),
+                    outcome: figures.map_err(|error| format!("{error:#}")),
                     kernel_warnings: outcome.kernel_warnings,
-                    seconds: started.elapsed().as_secs_f64(),
-                    system: outcome.platform.host,
-                });
-            }
-            Err(error) => {
-                let stopped = work.spec.cancel.as_ref().is_some_and(|c| c.load(Ordering::Relaxed));
-                let Some(culprit) = watch.current.filter(|_| !stopped) else { return Err(error) };
-                let why = format!("{error:#}");
-                let first = why.lines().next().unwrap_or_default();
-                let policy = &policies[culprit];
-                board.say(&format!("{}: no guest left under {policy}: {first}", work.name));
-                fatal[left[culprit]] = Some(why);
+                },
+                platform: Some(platform),
+                host: Some((outcome.platform.host, outcome.host_time.as_secs_f64())),
             }
         }
+        Err(_) if stopped() => failure(work, STOPPED.into()),
+        Err(error) => failure(work, format!("{error:#}")),
+    };
+    if let Err(why) = &carried.ended.outcome
+        && !stopped()
+    {
+        let first = why.lines().next().unwrap_or_default();
+        board.say(&format!("{} {}: {first}", work.cargo.set.name, work.policy));
     }
-}
-
-/// Follows what the script in the guest says.
-struct Watch<'a> {
-    guest: &'a Guest<'a>,
-    policies: &'a [Policy],
-    line: Vec<u8>,
-    current: Option<usize>,
-    statuses: Vec<Option<i32>>,
-}
-
-impl<'a> Watch<'a> {
-    fn new(guest: &'a Guest<'a>, policies: &'a [Policy]) -> Self {
-        let statuses = vec![None; policies.len()];
-        Self { guest, policies, line: Vec::new(), current: None, statuses }
-    }
-
-    fn hear(&mut self, bytes: &[u8]) {
-        for byte in bytes {
-            if *byte != b'\n' {
-                self.line.push(*byte);
-                continue;
-            }
-            let line = String::from_utf8_lossy(&std::mem::take(&mut self.line)).into_owned();
-            let mut words = line.split_whitespace();
-            let what = words.next();
-            let mut number = || words.next()?.parse::<i32>().ok();
-            let Some(index) = number().map(|n| n as usize).filter(|n| *n < self.policies.len())
-            else {
-                continue;
-            };
-            match what {
-                Some("@begin") => {
-                    self.current = Some(index);
-                    self.guest.show(index, &self.policies[index].to_string());
-                }
-                Some("@end") => {
-                    self.current = None;
-                    self.statuses[index] = number();
-                }
-                _ => (),
-            }
-        }
-    }
+    carried
 }
 
 /// Where the guest's files are; removed when dropped, unless they shall stay.
 enum Folder {
-    Kept(PathBuf),
+    Kept(std::path::PathBuf),
     Scratch(tempfile::TempDir),
 }
 
@@ -192,28 +136,39 @@ impl Folder {
     }
 }
 
-fn boot(work: &Work, policies: &[Policy], watch: &mut Watch) -> Result<(LabOutcome, Folder)> {
+fn boot(work: &Work, show: impl Fn(&str)) -> Result<(LabOutcome, Folder)> {
     let scratch = || {
         let folder = tempfile::Builder::new().prefix("onbeat-lab-").tempdir();
         folder.context("cannot create a temporary folder for the guest's files")
     };
-    let there = |name: &str| Path::new(PLACE).join(name);
-    let supplies = scratch()?;
+    let (set, supplies) = (&work.cargo.set, scratch()?);
+    let file = supplies.path().join("set.json");
+    fs::write(&file, serde_json::to_vec(set)?)
+        .with_context(|| format!("cannot write {}", file.display()))?;
     let mut spec = work.spec.clone();
-    let json = serde_json::to_vec(&work.cargo.set)?;
-    for (name, contents) in [("set.json", json.as_slice()), ("carry.sh", SCRIPT.as_bytes())] {
-        let path = supplies.path().join(name);
-        fs::write(&path, contents).with_context(|| format!("cannot write {}", path.display()))?;
-        spec.files.push((path, there(name)));
-    }
+    spec.files.push((file, format!("{PLACE}/set.json").into()));
     spec.files.extend(work.cargo.files.iter().cloned());
-    spec.programs.extend(work.cargo.programs.iter().cloned());
-    let limit = work.cargo.set.duration.div_ceil(SEC) + BEYOND;
-    spec.command = vec!["sh".into(), there("carry.sh").display().to_string(), limit.to_string()];
-    spec.command.extend(policies.iter().map(ToString::to_string));
-    // A guest that takes ten times as long as it should on an ordinary machine is a dead one.
-    let cpus = u64::from(spec.cpus.max(4));
-    let patience = (BEYOND + limit * policies.len() as u64) * cpus * 4;
+    spec.programs.extend(work.cargo.programs_of(&work.policy));
+    spec.command = [
+        "onbeat-runner",
+        &format!("{PLACE}/set.json"),
+        "--policy",
+        &work.policy.to_string(),
+        "--world",
+        "lab",
+        "--movies",
+        &format!("{PLACE}/movies"),
+        "--programs",
+        "/bin",
+        "--out",
+        &format!("/out/{}.run", work.policy),
+    ]
+    .map(str::to_owned)
+    .to_vec();
+    let limit = set.duration.div_ceil(SEC) + BEYOND;
+    spec.guest_timeout = Some(Duration::from_secs(limit));
+    // A guest that takes ten times as long as on an ordinary machine is taken for dead.
+    let patience = limit * u64::from(spec.cpus.max(4)) * 5;
     spec.host_timeout = spec.host_timeout.max(Duration::from_secs(patience));
     let folder = match &spec.out_dir {
         Some(path) => Folder::Kept(path.clone()),
@@ -221,53 +176,37 @@ fn boot(work: &Work, policies: &[Policy], watch: &mut Watch) -> Result<(LabOutco
     };
     spec.out_dir = Some(folder.path().to_owned());
     let outcome = onbeat_lab::run(&spec, &mut |progress| match progress {
-        Progress::Preparing => watch.guest.show(0, "booting, once"),
-        Progress::Output(bytes) => watch.hear(bytes),
+        Progress::Preparing => show("first boot of this machine"),
+        Progress::Booting(_) => show("starting"),
+        Progress::Output(_) => show("running"),
         _ => (),
     })?;
-    if !outcome.exit.success() {
-        bail!("the script in the guest failed ({:?}): {}", outcome.exit, outcome.console.trim());
-    }
     Ok((outcome, folder))
 }
 
-/// The outcome of a policy from the files it left.
-fn evaluate(
-    work: &Work,
-    policy: &Policy,
-    status: Option<i32>,
-    outcome: &LabOutcome,
-    folder: &Folder,
-    take: Take,
-) -> Ended {
-    let file = |suffix: &str| folder.path().join(format!("{policy}.{suffix}"));
-    let read = || -> Result<Outcome, String> {
-        if status != Some(0) {
-            let log = fs::read_to_string(file("log")).unwrap_or_default();
-            return Err(reason(&log, status));
-        }
-        let open = File::open(file("run")).map_err(|e| format!("it left no run: {e}"))?;
-        let mut run = Run::read_from(&mut BufReader::new(open)).map_err(|e| e.to_string())?;
-        run.platform = platform(work, outcome, run.platform);
-        take(work, &run);
-        Ok(Outcome::of(&run))
-    };
-    Ended { policy: policy.to_string(), outcome: read() }
+/// The figures from the file the runner left.
+fn evaluate(work: &Work, outcome: &LabOutcome, folder: &Path, take: Take) -> Result<Outcome> {
+    match outcome.exit {
+        Exit::Code(0) => (),
+        Exit::TimedOut => anyhow::bail!("it was not done {BEYOND} s after its end"),
+        exit => anyhow::bail!("{}", reason(&outcome.console, exit)),
+    }
+    let file = folder.join(format!("{}.run", work.policy));
+    let open = File::open(&file).context("the guest left no run")?;
+    let mut run = Run::read_from(&mut BufReader::new(open))?;
+    run.platform = platform(work, outcome, run.platform);
+    take(work, &run);
+    Ok(Outcome::of(&run))
 }
 
 /// The runner's own words: what follows its name at the beginning of its last complaint.
-fn reason(log: &str, status: Option<i32>) -> String {
+fn reason(console: &str, exit: Exit) -> String {
     const NAME: &str = "onbeat-runner: ";
-    if let Some(limit) = status.filter(|s| TIMED_OUT.contains(s)) {
-        return format!("it was not done {BEYOND} s after its end (status {limit})");
-    }
-    let start = log.rfind(&format!("\n{NAME}")).map(|at| at + 1);
-    let start = start.or_else(|| log.starts_with(NAME).then_some(0));
-    let words = start.map_or(log, |start| &log[start + NAME.len()..]).trim();
-    match (words, status) {
-        ("", Some(status)) => format!("it failed with status {status} and said nothing"),
-        ("", None) => "it left nothing".into(),
-        (words, _) => words.into(),
+    let start = console.rfind(&format!("\n{NAME}")).map(|at| at + 1);
+    let start = start.or_else(|| console.starts_with(NAME).then_some(0));
+    match start.map_or(console, |start| &console[start + NAME.len()..]).trim() {
+        "" => format!("the runner failed ({exit:?}) and said nothing"),
+        words => words.into(),
     }
 }
 
@@ -293,13 +232,15 @@ fn platform(work: &Work, outcome: &LabOutcome, guest: Platform) -> Platform {
     }
 }
 
-/// What of several results belongs to the host: never the same twice.
-pub fn host(carried: &[&Carried]) -> serde_json::Value {
-    json!({
-        "system": carried.first().map(|c| &c.system),
-        "guests": carried.len(),
-        "guest_seconds_of_wall_clock": carried.iter().map(|c| c.seconds).collect::<Vec<_>>(),
-    })
+/// How many guests at a time this machine has processors and memory for.
+pub fn guests_at_a_time() -> usize {
+    /// What a guest and its QEMU touch of their memory, roughly.
+    const GUEST_KIB: usize = 1 << 20;
+    let cores = thread::available_parallelism().map_or(1, usize::from);
+    let memory = fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let free = memory.lines().find_map(|line| line.strip_prefix("MemAvailable:"));
+    let free = free.and_then(|rest| rest.split_whitespace().next()?.parse::<usize>().ok());
+    cores.min(free.map_or(1, |kib| kib / GUEST_KIB)).max(1)
 }
 
 #[cfg(test)]
@@ -309,23 +250,9 @@ mod tests {
     #[test]
     fn the_reason_of_a_failure_is_the_runners_last_complaint_with_all_its_lines() {
         let log = "note\nonbeat-runner: kato under fifo\nonbeat-runner: task a: refused; it said:\n  more\n";
-        assert_eq!(reason(log, Some(1)), "task a: refused; it said:\n  more");
-        assert_eq!(reason("onbeat-runner: no\n", Some(1)), "no");
-        assert_eq!(reason("panicked\n", Some(101)), "panicked");
-        assert!(reason("", Some(139)).contains("139"));
-        assert!(reason("onbeat-runner: x under y\n", Some(124)).contains("not done"));
-    }
-
-    #[test]
-    fn the_scripts_lines_are_understood_however_they_are_cut() {
-        let board = Board::new();
-        let guest = board.guest("test", 2);
-        let policies = ["fifo".parse().unwrap(), "fcbs".parse().unwrap()];
-        let mut watch = Watch::new(&guest, &policies);
-        for part in ["@be", "gin 0\nnoise 1 2\n@end", " 0 3\n@begin 1", "\n@begin 7\n"] {
-            watch.hear(part.as_bytes());
-        }
-        assert_eq!(watch.statuses, [Some(3), None]);
-        assert_eq!(watch.current, Some(1));
+        assert_eq!(reason(log, Exit::Code(1)), "task a: refused; it said:\n  more");
+        assert_eq!(reason("onbeat-runner: no\n", Exit::Code(1)), "no");
+        assert_eq!(reason("panicked\n", Exit::Code(101)), "panicked");
+        assert!(reason("", Exit::Signal(11)).contains("11"));
     }
 }

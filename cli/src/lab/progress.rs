@@ -1,79 +1,109 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! How far the guests are: bars when a human watches, a line now and then otherwise.
+//! How far the guests are: a bar and a line for each guest when a human watches, else a plain line
+//! now and then.
 
 use std::io::{IsTerminal, stderr};
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 
-/// At least so long between two lines.
+/// At least so long between two plain lines.
 const BETWEEN_LINES: Duration = Duration::from_secs(3);
 
-/// Progress of all guests.
+/// Progress of everything.
 pub struct Board {
-    bars: Option<MultiProgress>,
+    /// The bar of all works, and what draws all lines.
+    bars: Option<(MultiProgress, ProgressBar)>,
+    total: usize,
+    done: AtomicUsize,
     last_line: Mutex<Option<Instant>>,
 }
 
 /// Progress of one guest.
-pub struct Guest<'a> {
+pub struct Line<'a> {
     board: &'a Board,
-    bar: Option<ProgressBar>,
+    spinner: Option<ProgressBar>,
     name: String,
-    policies: usize,
 }
 
 impl Board {
-    /// One that shows nothing yet.
-    pub fn new() -> Self {
-        let watched = stderr().is_terminal();
-        Self { bars: watched.then(MultiProgress::new), last_line: Mutex::new(None) }
+    /// For that many works.
+    pub fn new(total: usize) -> Self {
+        let style = |text| ProgressStyle::with_template(text).expect("a sound template");
+        let bars = stderr().is_terminal().then(|| {
+            let bars = MultiProgress::new();
+            let bar = bars.add(ProgressBar::new(total as u64));
+            bar.set_style(style("{bar:40} {pos} of {len}, {elapsed}"));
+            bar.enable_steady_tick(Duration::from_millis(500));
+            (bars, bar)
+        });
+        Self { bars, total, done: AtomicUsize::new(0), last_line: Mutex::new(None) }
     }
 
-    /// A guest is about to start.
-    pub fn guest(&self, name: &str, policies: usize) -> Guest<'_> {
-        let bar = self.bars.as_ref().map(|bars| {
-            let bar = bars.add(ProgressBar::new(policies as u64));
-            let style = "{prefix:<16} {bar:24} {pos:>2}/{len} {msg:<20} {elapsed}";
-            bar.set_style(ProgressStyle::with_template(style).expect("a sound template"));
-            bar.set_prefix(name.to_owned());
-            bar.enable_steady_tick(Duration::from_millis(500));
-            bar
+    /// A work begins; it ends when the line is dropped.
+    pub fn begin(&self, name: &str) -> Line<'_> {
+        let spinner = self.bars.as_ref().map(|(bars, _)| {
+            let spinner = bars.add(ProgressBar::new_spinner());
+            spinner.set_prefix(name.to_owned());
+            let style = ProgressStyle::with_template("  {prefix}: {msg}, {elapsed}");
+            spinner.set_style(style.expect("a sound template"));
+            spinner.enable_steady_tick(Duration::from_millis(500));
+            spinner
         });
-        let guest = Guest { board: self, bar, name: name.to_owned(), policies };
-        guest.show(0, "booting");
-        guest
+        Line { board: self, spinner, name: name.to_owned() }
     }
 
     /// A line that stays.
     pub fn say(&self, line: &str) {
         match &self.bars {
-            Some(bars) => bars.suspend(|| eprintln!("{line}")),
+            Some((bars, _)) => bars.suspend(|| eprintln!("{line}")),
             None => eprintln!("{line}"),
         }
     }
-}
 
-impl Guest<'_> {
-    /// So many policies are done, and this is being done.
-    pub fn show(&self, done: usize, what: &str) {
-        if let Some(bar) = &self.bar {
-            bar.set_position(done as u64);
-            bar.set_message(what.to_owned());
-            return;
-        }
-        let mut last = self.board.last_line.lock().unwrap_or_else(|e| e.into_inner());
-        if last.is_none_or(|last| last.elapsed() >= BETWEEN_LINES) {
-            *last = Some(Instant::now());
-            eprintln!("{}: {done}/{} {what}", self.name, self.policies);
+    fn plain(&self, line: &str, last: bool) {
+        let mut told = self.last_line.lock().unwrap_or_else(|e| e.into_inner());
+        if last || told.is_none_or(|told| told.elapsed() >= BETWEEN_LINES) {
+            *told = Some(Instant::now());
+            eprintln!("{line}");
         }
     }
 }
 
-impl Drop for Guest<'_> {
+impl Line<'_> {
+    /// What is being done now.
+    pub fn show(&self, what: &str) {
+        if let Some(spinner) = &self.spinner {
+            spinner.set_message(what.to_owned());
+            return;
+        }
+        let (done, total) = (self.board.done.load(Ordering::Relaxed), self.board.total);
+        self.board.plain(&format!("{}: {what} ({done} of {total} done)", self.name), false);
+    }
+}
+
+impl Drop for Line<'_> {
     fn drop(&mut self) {
-        if let Some(bar) = &self.bar {
+        let (done, total) = (self.board.done.fetch_add(1, Ordering::Relaxed) + 1, self.board.total);
+        match (&self.spinner, &self.board.bars) {
+            (Some(spinner), Some((bars, bar))) => {
+                spinner.finish_and_clear();
+                bars.remove(spinner);
+                bar.set_position(done as u64);
+            }
+            _ => {
+                let line = format!("{}: ended ({done} of {total} done)", self.name);
+                self.board.plain(&line, done == total);
+            }
+        }
+    }
+}
+
+impl Drop for Board {
+    fn drop(&mut self) {
+        if let Some((_, bar)) = &self.bars {
             bar.finish_and_clear();
         }
     }

@@ -73,10 +73,13 @@ impl Programs {
     }
 }
 
-/// A program in the folder of this one. Tests lie one folder deeper.
+/// A program in `$ONBEAT_PROGRAMS`, or in the folder of this one.
 fn beside(name: &str) -> Result<Option<PathBuf>> {
+    if let Some(folder) = std::env::var_os("ONBEAT_PROGRAMS") {
+        return Ok(Some(Path::new(&folder).join(name)).filter(|p| p.is_file()));
+    }
     let me = std::env::current_exe().context("cannot tell where this program lies")?;
-    Ok(me.ancestors().skip(1).take(2).map(|dir| dir.join(name)).find(|p| p.is_file()))
+    Ok(Some(me.with_file_name(name)).filter(|p| p.is_file()))
 }
 
 /// A task set as the guest will see it, and what it needs there.
@@ -86,7 +89,9 @@ pub struct Cargo {
     /// To be copied: path here, path there.
     pub files: Vec<(PathBuf, PathBuf)>,
     /// To be copied to `/bin`, with their libraries.
-    pub programs: Vec<PathBuf>,
+    programs: Vec<PathBuf>,
+    /// The same, for one policy only.
+    schedulers: Vec<(Policy, PathBuf)>,
 }
 
 impl Cargo {
@@ -100,11 +105,13 @@ impl Cargo {
         policies: &[Policy],
         programs: &Programs,
     ) -> Result<Self> {
-        let mut cargo = Cargo { set: set.clone(), files: Vec::new(), programs: Vec::new() };
+        let mut cargo = Cargo {
+            set: set.clone(),
+            files: Vec::new(),
+            programs: Vec::new(),
+            schedulers: Vec::new(),
+        };
         let mut own = BTreeSet::from(["onbeat-runner", "onbeat-work"]);
-        if policies.iter().any(Policy::is_core) {
-            own.insert("scx_onbeat");
-        }
         for task in &mut cargo.set.tasks {
             match &mut task.work {
                 Work::Movie { path, .. } => {
@@ -134,14 +141,23 @@ impl Cargo {
             cargo.programs.push(programs.own(name)?);
         }
         for policy in policies {
-            if let Policy::Scx(name) = policy {
-                cargo.programs.push(find_peer(name)?);
-            }
+            let scheduler = match policy {
+                Policy::Core { .. } => programs.own("scx_onbeat")?,
+                Policy::Scx(name) => find_peer(name)?,
+                Policy::Baseline(_) => continue,
+            };
+            cargo.schedulers.push((policy.clone(), scheduler));
         }
         if let Some(player) = beside("onbeat-play")? {
             cargo.files.iter().try_for_each(|(movie, _)| try_movie(&player, movie))?;
         }
         Ok(cargo)
+    }
+
+    /// The programs for one of the policies.
+    pub fn programs_of(&self, policy: &Policy) -> impl Iterator<Item = PathBuf> {
+        let scheduler = self.schedulers.iter().find(|(p, _)| p == policy).map(|(_, path)| path);
+        self.programs.iter().chain(scheduler).cloned()
     }
 }
 

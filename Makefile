@@ -1,0 +1,50 @@
+# SPDX-License-Identifier: GPL-2.0-only
+# Everything there is to do, as targets; `make` alone lists them. What is done already is not done
+# again: set-up, downloads and builds look for themselves.
+
+.DEFAULT_GOAL := help
+.PHONY: help setup machine build demo test format lint bench soak clean
+
+CARGO ?= cargo
+BIN := target/release
+
+C_SOURCES = $(shell git ls-files 'core/*.h' 'core/*.c' 'kernel/src/bpf/*.h' 'kernel/src/bpf/*.c')
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' Makefile
+
+machine:
+	@scripts/setup.sh
+
+setup: build ## install what is needed, fetch kernels and movies (Debian; root or sudo)
+	@$(BIN)/onbeat-fetch
+	@scripts/small-movie.sh
+
+build: machine ## build all programs
+	@$(CARGO) build --release --workspace --bins
+
+demo: setup ## play movies under every policy on a real kernel; report in results/demo
+	@$(BIN)/onbeat demo
+
+test: setup lint ## check formats, lint, run all tests, on real kernels too
+	$(CARGO) test --release --workspace
+	$(BIN)/onbeat sim experiments/kato-11.toml
+
+format: ## format all sources
+	$(CARGO) fmt --all
+	clang-format-19 -i $(C_SOURCES)
+
+lint: build
+	$(CARGO) fmt --all --check
+	clang-format-19 --dry-run -Werror $(C_SOURCES)
+	$(CARGO) clippy --release --workspace --all-targets -- -D warnings
+
+bench: setup ## measure: overheads against other schedulers, the simulator's speed
+	@scripts/bench.sh
+
+soak: setup ## ten minutes of guest time of random trouble for the scheduler
+	@scripts/soak.sh
+
+clean: ## remove what was built and the results; .cache with the downloads stays
+	$(CARGO) clean
+	rm -rf results
