@@ -107,10 +107,12 @@ impl Setting<'_> {
     pub(crate) fn kernel_line(&self) -> String {
         let mut line =
             String::from("console=ttyS0 quiet panic=-1 cryptomgr.notests log_buf_len=1M");
-        if let Mode::Deterministic { .. } = self.spec.mode {
-            line.push(' ');
-            line.push_str(PAUSE_ARGUMENT);
-        }
+        line.push(' ');
+        line.push_str(match self.spec.mode {
+            Mode::Deterministic { .. } => PAUSE_ARGUMENT,
+            // A busy host must not make the kernel mistrust its timers.
+            Mode::RealTime => "no_timer_check tsc=reliable",
+        });
         for extra in &self.spec.kernel_args {
             line.push(' ');
             line.push_str(extra);
