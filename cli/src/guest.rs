@@ -5,7 +5,9 @@ use std::ffi::{CString, OsStr, OsString};
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use anyhow::{Context, Result};
 
@@ -42,6 +44,20 @@ impl Signals {
                 0 => Ok(signals),
                 _ => Err(io::Error::last_os_error()),
             }
+        }
+    }
+
+    /// Has `command` start with the signals as they were before.
+    pub fn restored<'c>(&self, command: &'c mut Command) -> &'c mut Command {
+        let before = self.before;
+        // SAFETY: sigprocmask may be called between fork and exec.
+        unsafe {
+            command.pre_exec(move || {
+                match libc::sigprocmask(libc::SIG_SETMASK, &before, std::ptr::null_mut()) {
+                    0 => Ok(()),
+                    _ => Err(io::Error::last_os_error()),
+                }
+            })
         }
     }
 

@@ -50,7 +50,7 @@ pub fn connect(policy: Option<&str>, signals: &Signals) -> Result<(Service, Opti
             if let Some(obstacle) = machine::obstacles().first() {
                 bail!("no reservation service runs and none can be started: {obstacle}");
             }
-            let own = start(&socket, policy)?;
+            let own = start(&socket, policy, signals)?;
             wait(own, &socket, signals).map(|(service, own)| (service, Some(own)))
         }
     }
@@ -83,7 +83,7 @@ fn program() -> Result<PathBuf> {
         .map_err(|(_, why)| anyhow::anyhow!("{why}; install it beside onbeat or in PATH"))
 }
 
-fn start(socket: &Path, policy: Option<&str>) -> Result<Own> {
+fn start(socket: &Path, policy: Option<&str>, signals: &Signals) -> Result<Own> {
     let program = program()?;
     let mut command = Command::new(&program);
     if let Some(policy) = policy {
@@ -98,7 +98,10 @@ fn start(socket: &Path, policy: Option<&str>) -> Result<Own> {
         .stderr(Stdio::piped())
         // Ctrl-C is for the program; the scheduler goes when that has gone.
         .process_group(0);
-    let child = command.spawn().with_context(|| format!("cannot start {}", program.display()))?;
+    let child = signals
+        .restored(&mut command)
+        .spawn()
+        .with_context(|| format!("cannot start {}", program.display()))?;
     Ok(Own { child })
 }
 

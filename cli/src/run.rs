@@ -155,8 +155,9 @@ impl Run {
             }));
         }
         let code = self.wait(pid);
-        match self.settle(&grant) {
-            Ok(Some(got)) => report(options, &grant, &got, begin.elapsed(), code)?,
+        let elapsed = begin.elapsed();
+        match self.settle(&grant, pid as u32) {
+            Ok(Some(got)) => report(options, &grant, &got, elapsed, code)?,
             Ok(None) => (),
             Err(error) => eprintln!("onbeat: what {} got is not known: {error:#}", self.name),
         }
@@ -192,13 +193,17 @@ impl Run {
     }
 
     /// What the program got; `None` if part of it lives on.
-    fn settle(&mut self, grant: &Grant) -> Result<Option<protocol::Reservation>> {
+    fn settle(&mut self, grant: &Grant, pid: u32) -> Result<Option<protocol::Reservation>> {
         let begin = Instant::now();
         loop {
             let Response::Status { reservations, .. } = self.service.ask(&Request::Status)? else {
                 anyhow::bail!("the service answers something else");
             };
-            let left = reservations.iter().find(|r| r.id == grant.id).map_or(0, |r| r.threads);
+            let now = reservations.iter().find(|r| r.id == grant.id);
+            if now.is_some_and(|r| r.pid != pid) {
+                anyhow::bail!("its reservation was given back before it ended");
+            }
+            let left = now.map_or(0, |r| r.threads);
             if left == 0 {
                 return Ok(Some(self.service.release(grant.id)?));
             }

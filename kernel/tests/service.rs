@@ -20,9 +20,10 @@ const MS: u64 = 1_000_000;
 const SOCKET: &str = "/run/onbeat/control.sock";
 
 fn facts() -> &'static Facts {
-    static FACTS: OnceLock<Facts> = OnceLock::new();
+    static FACTS: OnceLock<Result<Facts, String>> = OnceLock::new();
     let program = Path::new(env!("CARGO_BIN_EXE_scx_onbeat"));
-    FACTS.get_or_init(|| guest::facts(Flavour::Plain, 2, &[program]))
+    let facts = FACTS.get_or_init(|| guest::facts(Flavour::Plain, 2, &[program]));
+    facts.as_ref().unwrap_or_else(|e| panic!("{e}"))
 }
 
 fn fact_is(name: &str, part: &str) {
@@ -88,6 +89,17 @@ fn affinity_of_program_and_of_reservation_are_both_respected() {
 }
 
 #[test]
+fn a_program_that_moves_to_a_cpu_outside_of_its_domain_still_runs() {
+    fact_is("outside", "[0, 1]");
+}
+
+#[test]
+fn a_program_that_becomes_real_time_and_back_loses_nothing() {
+    fact_is("fifo-status", "exit status: 0");
+    fact_is("fifo-threads", "1");
+}
+
+#[test]
 fn a_reservation_ends_with_the_last_process_of_its_program() {
     fact_is("end-while-child-lives", "1");
     fact_is("end-after", "true");
@@ -121,7 +133,8 @@ fn statistics_describe_themselves_and_can_be_monitored() {
 
 #[test]
 fn it_loads_and_serves_on_preempt_rt() {
-    let facts = guest::facts(Flavour::Rt, 2, &[Path::new(env!("CARGO_BIN_EXE_scx_onbeat"))]);
+    let program = Path::new(env!("CARGO_BIN_EXE_scx_onbeat"));
+    let facts = guest::facts(Flavour::Rt, 2, &[program]).unwrap_or_else(|e| panic!("{e}"));
     assert!(facts["rt-words"].contains("g-edf+cbs-hard on CPUs 0-1"), "{}", facts["rt-words"]);
     let share: f64 = facts["rt-share"].parse().unwrap();
     assert!((0.58..0.64).contains(&share), "25 ms in 41 ms give {share}");
@@ -171,6 +184,7 @@ fn in_the_guest() {
     fact("second-words", words);
     users();
     joining_and_affinity();
+    wandering();
     ending();
     hotplug();
     let monitor = start(Command::new("/bin/scx_onbeat").args(["--monitor", "0.2"]));
@@ -309,6 +323,63 @@ fn joining_and_affinity() {
 fn sleeper_then_burner() {
     std::thread::sleep(Duration::from_millis(300));
     burner();
+}
+
+/// Burns 100 ms on each CPU in turn, going there by affinity.
+#[test]
+#[ignore = "the guest's side"]
+fn wanderer() {
+    std::thread::sleep(Duration::from_millis(300));
+    let mut cpus = BTreeSet::new();
+    for cpu in [0, 1, 0, 1] {
+        // SAFETY: the set is plain data.
+        unsafe {
+            let mut set: libc::cpu_set_t = std::mem::zeroed();
+            libc::CPU_SET(cpu, &mut set);
+            assert_eq!(libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &set), 0);
+        }
+        let begin = Instant::now();
+        while begin.elapsed() < Duration::from_millis(100) {
+            // SAFETY: no arguments.
+            cpus.insert(unsafe { libc::sched_getcpu() });
+        }
+    }
+    println!("CPUS {:?} SHARE", cpus.into_iter().collect::<Vec<_>>());
+}
+
+/// Changes its own scheduling class to and fro while it works.
+#[test]
+#[ignore = "the guest's side"]
+fn changer() {
+    std::thread::sleep(Duration::from_millis(300));
+    for round in 0..10 {
+        let policy = if round % 2 == 0 { libc::SCHED_FIFO } else { libc::SCHED_OTHER };
+        let priority = i32::from(round % 2 == 0);
+        let parameter = libc::sched_param { sched_priority: priority };
+        // SAFETY: the parameter is plain data.
+        assert_eq!(unsafe { libc::sched_setscheduler(0, policy, &parameter) }, 0);
+        let begin = Instant::now();
+        while begin.elapsed() < Duration::from_millis(30) {}
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+fn wandering() {
+    let mut service = service();
+    let wanderer = start(&mut part("wanderer"));
+    let params = Params::new(15 * MS, 20 * MS);
+    let grant = service.reserve(wanderer.id(), "wanders", &params).unwrap();
+    fact("outside", between(&finish(wanderer).1, "CPUS ", " SHARE"));
+    let _ = service.release(grant.id);
+
+    let changer = start(&mut part("changer"));
+    let grant = service.reserve(changer.id(), "changes", &params).unwrap();
+    let threads = reservations().iter().find(|r| r.id == grant.id).map_or(0, |r| r.threads);
+    // The test harness has a thread beside the one that runs the test.
+    fact("fifo-threads", threads.min(1));
+    fact("fifo-status", finish(changer).0);
+    assert!(service.release(grant.id).is_ok());
+    assert!(soon(|| reservations().is_empty()));
 }
 
 fn ending() {

@@ -91,6 +91,11 @@ static __always_inline u64 cpus_of(const struct task_struct *p)
 	return p->cpus_ptr->bits[0];
 }
 
+static __always_inline bool is_bound(const struct task_struct *p)
+{
+	return (p->flags & PF_KTHREAD) && p->nr_cpus_allowed == 1;
+}
+
 /* Effects of one call, copied out under the lock. */
 struct effects {
 	u64 kick;
@@ -215,6 +220,8 @@ void BPF_STRUCT_OPS(onbeat_enqueue, struct task_struct *p, u64 enq_flags)
 	u64 now, cpus;
 
 	USE_ARENA();
+	if (th)
+		th->bound = is_bound(p); /* kthread_bind comes after the fork */
 	if (!th || !th->core || th->bound) {
 		/* Kernel threads of one CPU serve interrupts and the like: at once. */
 		if (th && th->bound)
@@ -508,7 +515,7 @@ s32 BPF_STRUCT_OPS_SLEEPABLE(onbeat_init_task, struct task_struct *p,
 		return -ENOMEM;
 	th->core = 0;
 	th->ran = p->se.sum_exec_runtime;
-	th->bound = (p->flags & PF_KTHREAD) && p->nr_cpus_allowed == 1;
+	th->bound = is_bound(p);
 	if (args->fork)
 		parent = bpf_task_storage_get(&threads, bpf_get_current_task_btf(), 0, 0);
 	LOCKED(fx)

@@ -32,8 +32,9 @@ pub fn built(package: &str, program: &str) -> PathBuf {
     folder.join(program)
 }
 
-/// Boots a guest with this program and `programs` and returns the facts it prints.
-pub fn facts(flavour: Flavour, cpus: u32, programs: &[&Path]) -> Facts {
+/// Boots a guest with this program and `programs` and returns the facts it prints; or what went
+/// wrong, so that many tests can share one attempt.
+pub fn facts(flavour: Flavour, cpus: u32, programs: &[&Path]) -> Result<Facts, String> {
     let folder = tempfile::tempdir().unwrap();
     let strip = |from: &Path, name: &str| {
         // Symbols would only fill the guest's memory.
@@ -55,17 +56,13 @@ pub fn facts(flavour: Flavour, cpus: u32, programs: &[&Path]) -> Facts {
         let name = program.file_name().unwrap().to_string_lossy();
         spec.programs.push(strip(program, &name));
     }
-    let outcome = run(&spec, &mut |_| ()).unwrap_or_else(|e| panic!("{e:#}"));
-    assert!(
-        outcome.exit.success() && !outcome.kernel_in_trouble(),
-        "{:?}\n{}\n{}",
-        outcome.exit,
-        outcome.console,
-        outcome.kernel_warnings.join("\n")
-    );
-    eprintln!("{}", outcome.console);
+    let outcome = run(&spec, &mut |_| ()).map_err(|e| format!("{e:#}"))?;
+    if !outcome.exit.success() || outcome.kernel_in_trouble() {
+        let (console, warnings) = (outcome.console, outcome.kernel_warnings.join("\n"));
+        return Err(format!("the guest: {:?}\n{console}\n{warnings}", outcome.exit));
+    }
     let facts = outcome.console.lines().filter_map(|l| l.split_once(MARK)?.1.split_once('='));
-    facts.map(|(name, value)| (name.into(), unescape(value))).collect()
+    Ok(facts.map(|(name, value)| (name.into(), unescape(value))).collect())
 }
 
 fn unescape(text: &str) -> String {

@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! `onbeat lab` with real guests. Needs QEMU and a fetched kernel (`make setup`).
+
+mod common;
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::process::{Command, Stdio};
+use std::thread::sleep;
+use std::time::Duration;
+
+use common::{File, build_the_guests_programs, complaint, object, onbeat, said, short};
+use serde_json::Value;
+
+/// The results without what belongs to the host.
+fn lasting(mut json: Value) -> Value {
+    assert!(json["host"].take().is_object(), "no host");
+    json
+}
+
+#[test]
+fn two_runs_of_one_file_give_the_same_json_also_with_our_scheduler_loaded() {
+    build_the_guests_programs();
+    let file = short("\"fifo\", \"g-edf+fcbs\"");
+    let run = || lasting(object(&onbeat(&["lab", file.path(), "--json"])));
+    let first = run();
+    assert_eq!(first, run());
+    assert_eq!(first["world"], "lab");
+    for key in ["kernel", "qemu", "accel"] {
+        assert!(!first["platform"][key].as_str().unwrap().is_empty(), "{key}");
+    }
+    let policies: Vec<_> = first["runs"].as_array().unwrap().iter().map(|r| &r["policy"]).collect();
+    assert_eq!(policies, ["fifo", "g-edf+fcbs"]);
+    // A policy has the same figures alone and among others.
+    let alone = lasting(object(&onbeat(&["lab", file.path(), "--json", "--policy", "fcbs"])));
+    assert_eq!(alone["runs"][0], first["runs"][1]);
+}
+
+#[test]
+fn a_refused_reservation_is_that_policys_result_and_the_others_still_run() {
+    build_the_guests_programs();
+    let file = File::new(
+        "cpus = 2\nduration = \"500ms\"\npolicies = [\"p-edf+cbs\", \"fifo\"]\n\
+         [[task]]\nname = \"movie\"\ncount = 3\nperiod = \"41ms\"\nbudget = \"25ms\"\n\
+         work = { constant = \"1ms\" }\n",
+    );
+    let output = onbeat(&["lab", file.path(), "--json"]);
+    assert!(!output.status.success());
+    let json: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let refusal = json["runs"][0]["error"].as_str().unwrap();
+    assert!(refusal.contains("movie-2") && refusal.contains("would fit"), "{refusal}");
+    assert_eq!(json["runs"][1]["policy"], "fifo");
+    assert_eq!(json["runs"][1]["metrics"]["miss_ratio"], 0.0);
+    assert!(complaint(&output).contains("1 of 2"), "{}", complaint(&output));
+}
+
+#[test]
+fn a_command_has_its_output_status_and_libraries_in_the_lab() {
+    build_the_guests_programs();
+    let output = onbeat(&["lab", "--cpus", "1", "--", "sh", "-c", "uname -s; exit 7"]);
+    assert_eq!(output.status.code(), Some(7), "{}", complaint(&output));
+    assert_eq!(said(&output), "Linux\n");
+    assert_eq!(complaint(&output), "");
+    // A program of this system, found in PATH, with its libraries.
+    let output = onbeat(&["lab", "--cpus", "1", "--", "sha256sum", "/dev/null"]);
+    let sum = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
+    assert_eq!(said(&output).split(' ').next(), Some(sum), "{}", complaint(&output));
+}
+
+fn children(pid: u32) -> Vec<u32> {
+    let mut found = Vec::new();
+    // QEMU is a child of the thread that watches it.
+    for task in fs::read_dir(format!("/proc/{pid}/task")).unwrap().flatten() {
+        let list = fs::read_to_string(task.path().join("children")).unwrap_or_default();
+        found.extend(list.split_whitespace().filter_map(|child| child.parse::<u32>().ok()));
+    }
+    found
+}
+
+#[test]
+fn ctrl_c_stops_the_guest_and_says_that_results_are_partial() {
+    build_the_guests_programs();
+    // Longer than anybody would wait for; the first policy fails at once, so that there is a result.
+    let file = File::new(
+        "cpus = 1\nduration = \"3000s\"\npolicies = [\"deadline\", \"fifo\"]\n\
+         [[task]]\nname = \"a\"\nperiod = \"10ms\"\nbudget = \"1ms\"\nwork = { constant = \"1ms\" }\n\
+         [best_effort]\ncount = 1\n",
+    );
+    let mut command = Command::new(env!("CARGO_BIN_EXE_onbeat"));
+    command.args(["lab", file.path(), "--jobs", "1"]);
+    let mut program = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut stderr = BufReader::new(program.stderr.take().unwrap());
+    let mut line = String::new();
+    while !line.contains("running") {
+        line.clear();
+        assert!(stderr.read_line(&mut line).unwrap() > 0, "it ended by itself");
+    }
+    let guests = children(program.id());
+    assert_eq!(guests.len(), 1, "{guests:?}");
+    // SAFETY: the process is our child and has not been waited for.
+    assert_eq!(unsafe { libc::kill(program.id() as i32, libc::SIGINT) }, 0);
+    let output = program.wait_with_output().unwrap();
+    assert!(!output.status.success());
+    let text = std::io::read_to_string(stderr).unwrap();
+    assert!(text.contains("stopped on request"), "{text}");
+    sleep(Duration::from_millis(100));
+    let gone = guests.iter().all(|pid| fs::metadata(format!("/proc/{pid}")).is_err());
+    assert!(gone, "QEMU outlived the program");
+}

@@ -1,0 +1,359 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! `onbeat run` and its kin on a real kernel. Needs QEMU and a fetched kernel (`make setup`).
+
+#[path = "../../kernel/tests/guest/mod.rs"]
+mod guest;
+
+use std::fs;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::Path;
+use std::process::Command;
+use std::sync::OnceLock;
+use std::time::{Duration, Instant};
+
+use guest::{Facts, fact, finish, part, signal, soon, start, state};
+use onbeat_lab::Flavour;
+
+fn facts() -> &'static Facts {
+    static FACTS: OnceLock<Result<Facts, String>> = OnceLock::new();
+    let facts = FACTS.get_or_init(|| {
+        let scheduler = guest::built("onbeat-kernel", "scx_onbeat");
+        let programs = [Path::new(env!("CARGO_BIN_EXE_onbeat")), &scheduler];
+        guest::facts(Flavour::Plain, 2, &programs)
+    });
+    facts.as_ref().unwrap_or_else(|e| panic!("{e}"))
+}
+
+fn fact_is(name: &str, part: &str) {
+    let value = facts().get(name).unwrap_or_else(|| panic!("the guest did not say {name}"));
+    assert!(value.contains(part), "{name}: {value}");
+}
+
+fn number(name: &str) -> f64 {
+    let text = facts().get(name).unwrap_or_else(|| panic!("the guest did not say {name}"));
+    text.parse().unwrap_or_else(|_| panic!("{name}: {text}"))
+}
+
+fn onbeat(options: &[&str]) -> (i32, String) {
+    let output = Command::new(env!("CARGO_BIN_EXE_onbeat")).args(options).output().unwrap();
+    let mut text = String::from_utf8_lossy(&output.stdout).into_owned();
+    text.push_str(&String::from_utf8_lossy(&output.stderr));
+    (output.status.code().unwrap_or(-1), text)
+}
+
+#[test]
+fn a_busy_program_under_a_hard_reservation_gets_its_budget_and_no_more_while_alone() {
+    let share = number("one-share");
+    assert!((share - 25.0 / 41.0).abs() < 0.01, "25 ms in 41 ms give {share}");
+    // And it says so itself.
+    assert!((number("one-told") / number("one-used") - 1.0).abs() < 0.01);
+}
+
+#[test]
+fn threads_and_children_share_the_budget_of_their_program() {
+    let share = number("family-share");
+    assert!((share - 25.0 / 41.0).abs() < 0.01, "25 ms in 41 ms give {share} to all of them");
+}
+
+#[test]
+fn the_scheduler_is_loaded_for_the_run_and_unloaded_after_it() {
+    fact_is("own-status", "exit status: 0");
+    fact_is("own-state-inside", "enabled");
+    fact_is("own-state-after", "disabled");
+    fact_is("own-report", "had 10ms every 20ms under g-edf+cbs");
+    fact_is("own-report", "CPU time");
+}
+
+#[test]
+fn a_reservation_that_does_not_fit_is_refused_with_what_would() {
+    fact_is("refused-status", "exit status: 75");
+    fact_is("refused-words", "asked: 25ms every 41ms");
+    fact_is("refused-words", "free:  45% of a CPU");
+    fact_is("refused-words", "holder (reservation");
+    fact_is("refused-words", "would fit: a budget of 18.45ms every 41ms, or 25ms every 55.556ms");
+    fact_is("refused-ran", "false");
+}
+
+#[test]
+fn programs_that_cannot_run_give_the_status_a_shell_gives() {
+    fact_is("missing-status", "exit status: 127");
+    fact_is("forbidden-status", "exit status: 126");
+    fact_is("broken-status", "exit status: 126");
+}
+
+#[test]
+fn the_status_of_the_program_is_passed_on_and_so_are_signals() {
+    fact_is("seven-status", "exit status: 7");
+    fact_is("killed-status", "exit status: 137");
+    fact_is("term-status", "exit status: 42");
+}
+
+#[test]
+fn what_a_program_leaves_behind_keeps_the_reservation_until_it_ends() {
+    fact_is("daemon-status", "exit status: 0");
+    fact_is("daemon-words", "has left 1 thread running under reservation");
+    fact_is("daemon-held", "true");
+    fact_is("daemon-ended", "true");
+}
+
+#[test]
+fn an_ordinary_user_runs_under_the_service_but_cannot_start_it() {
+    fact_is("user-alone-status", "exit status: 125");
+    fact_is("user-alone-words", "Only root can start it");
+    fact_is("user-status", "exit status: 0");
+    fact_is("user-words", "jobs");
+}
+
+#[test]
+fn another_policy_than_the_running_one_is_an_error() {
+    fact_is("policy-status", "exit status: 125");
+    fact_is("policy-words", "serves p-edf+cbs-hard, not g-edf");
+}
+
+#[test]
+fn a_reservation_given_back_lets_its_program_go_on() {
+    fact_is("release-status", "exit status: 0");
+    fact_is("release-alive", "true");
+    fact_is("release-held", "false");
+}
+
+#[test]
+fn doctor_approves_of_the_lab_kernel() {
+    fact_is("doctor-status", "exit status: 0");
+    fact_is("doctor-words", "The scheduler can run on this kernel");
+}
+
+#[test]
+fn doctor_says_why_when_the_scheduler_cannot_run_here() {
+    let (status, words) = onbeat(&["doctor", "--json"]);
+    let can = words.contains("\"live\": true");
+    assert_eq!(status, i32::from(!can), "{words}");
+    if !can {
+        assert!(
+            words.contains("\"state\": \"missing\"") && words.contains("\"remedy\""),
+            "{words}"
+        );
+    }
+}
+
+#[test]
+fn impossible_values_are_refused_before_anything_is_started() {
+    for (options, word) in [
+        (&["--period", "41", "--budget", "25ms"][..], "has no unit"),
+        (&["--period", "20ms", "--budget", "banana"], "banana"),
+        (&["--budget", "25ms"], "--period"),
+        (&["--period", "20ms", "--budget", "5ms", "--cpus", "3-1"], "no CPU or range"),
+    ] {
+        let (status, words) = onbeat(&[&["run"], options, &["--", "true"]].concat());
+        assert_eq!(status, 2, "{words}");
+        assert!(words.contains(word), "{words}");
+    }
+    assert_eq!(onbeat(&["run", "--period", "20ms", "--budget", "5ms", "--", "no-such"]).0, 127);
+}
+
+#[test]
+fn policies_are_listed_with_a_line_each() {
+    let (status, words) = onbeat(&["policies", "--json"]);
+    assert_eq!(status, 0);
+    let list: Vec<serde_json::Value> = serde_json::from_str(&words).unwrap();
+    for name in ["g-edf+fcbs", "p-edf+cbs-hard", "rm", "fcbs", "deadline-reclaim"] {
+        let line = list.iter().find(|l| l["name"] == name).unwrap_or_else(|| panic!("{name}"));
+        assert!(line["about"].as_str().unwrap().len() > 10);
+        assert!(onbeat(&["policies"]).1.contains(name));
+    }
+}
+
+// In the guest.
+
+const WINDOW: Duration = Duration::from_millis(41 * 100);
+
+fn run_with(budget: &str, period: &str, options: &[&str], program: &[&str]) -> Command {
+    let mut command = Command::new("/bin/onbeat");
+    command.args(["run", "--budget", budget, "--period", period]).args(options).arg("--");
+    command.args(program);
+    command
+}
+
+fn ended(name: &str, mut command: Command) -> String {
+    let (status, words) = finish(start(&mut command));
+    fact(&format!("{name}-status"), status);
+    fact(&format!("{name}-words"), &words);
+    words
+}
+
+fn status() -> Option<String> {
+    let (status, words) = finish(start(Command::new("/bin/onbeat").args(["status", "--json"])));
+    status.success().then_some(words)
+}
+
+fn held(name: &str) -> bool {
+    status().unwrap().contains(&format!("\"name\": \"{name}\""))
+}
+
+#[test]
+#[ignore = "the guest's side"]
+fn in_the_guest() {
+    ended("doctor", {
+        let mut doctor = Command::new("/bin/onbeat");
+        doctor.arg("doctor");
+        doctor
+    });
+    let mut user = run_with("1ms", "20ms", &[], &["true"]);
+    user.uid(1000).gid(1000);
+    ended("user-alone", user);
+    own_scheduler();
+
+    let mut service = Command::new("/bin/scx_onbeat");
+    let service = start(service.args(["--policy", "p-edf+cbs-hard"]));
+    assert!(soon(|| status().is_some()));
+    shares();
+    refusal();
+    ends();
+    daemon();
+    let mut user = run_with("1ms", "20ms", &[], &["true"]);
+    user.uid(1000).gid(1000);
+    ended("user", user);
+    ended("policy", run_with("1ms", "20ms", &["--policy", "g-edf"], &["true"]));
+    given_back();
+    signal(&service, libc::SIGTERM);
+    let (status, words) = finish(service);
+    assert!(status.success(), "{words}");
+}
+
+fn own_scheduler() {
+    let script = "cat /sys/kernel/sched_ext/state";
+    let options = ["--policy", "g-edf+cbs"];
+    let (status, words) =
+        finish(start(&mut run_with("10ms", "20ms", &options, &["sh", "-c", script])));
+    fact("own-status", status);
+    fact("own-state-inside", words.lines().next().unwrap_or_default());
+    fact("own-state-after", state());
+    fact("own-report", words);
+}
+
+/// CPU time of this process and of its children that have ended, s.
+fn used() -> f64 {
+    [libc::RUSAGE_SELF, libc::RUSAGE_CHILDREN]
+        .into_iter()
+        .map(|who| {
+            // SAFETY: the kernel fills it.
+            let usage = unsafe {
+                let mut usage: libc::rusage = std::mem::zeroed();
+                libc::getrusage(who, &mut usage);
+                usage
+            };
+            let s = |t: libc::timeval| t.tv_sec as f64 + t.tv_usec as f64 / 1e6;
+            s(usage.ru_utime) + s(usage.ru_stime)
+        })
+        .sum()
+}
+
+fn burn_until(end: Instant) {
+    while Instant::now() < end {
+        std::hint::spin_loop();
+    }
+}
+
+#[test]
+#[ignore = "the guest's side"]
+fn burner() {
+    let end = Instant::now() + WINDOW;
+    burn_until(end);
+    println!("USED {}", used());
+}
+
+#[test]
+#[ignore = "the guest's side"]
+fn family() {
+    let end = Instant::now() + WINDOW;
+    let child = start(&mut part("burner"));
+    let threads: Vec<_> = (0..2).map(|_| std::thread::spawn(move || burn_until(end))).collect();
+    for thread in threads {
+        thread.join().unwrap();
+    }
+    finish(child);
+    println!("USED {}", used());
+}
+
+fn field(text: &str, before: &str) -> f64 {
+    let rest = text.split_once(before).map_or("", |(_, rest)| rest);
+    let end = rest.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(rest.len());
+    rest[..end].parse().unwrap_or(f64::NAN)
+}
+
+fn shares() {
+    for (name, program) in [("one", "burner"), ("family", "family")] {
+        let program = ["/bin/tests", program, "--exact", "--ignored", "--nocapture"];
+        let words = finish(start(&mut run_with("25ms", "41ms", &["--json"], &program))).1;
+        let used = field(&words, "USED ");
+        let wall = field(&words, "\"elapsed_ns\":") / 1e9;
+        fact(&format!("{name}-used"), used);
+        fact(&format!("{name}-told"), field(&words, "\"cpu_time_ns\":") / 1e9);
+        fact(&format!("{name}-share"), used / wall);
+    }
+}
+
+fn script(name: &str, text: &str) -> String {
+    let path = format!("/tmp/{name}");
+    fs::write(&path, format!("#!/bin/sh\n{text}\n")).unwrap();
+    finish(start(Command::new("chmod").args(["755", &path])));
+    path
+}
+
+fn refusal() {
+    // Half of each CPU is taken: of 95 % there are 45 % left.
+    let holder = script("holder", "exec sleep 60");
+    let holders: Vec<_> =
+        (0..2).map(|_| start(&mut run_with("10ms", "20ms", &[], &[&holder]))).collect();
+    assert!(soon(|| status().unwrap().matches("\"name\": \"holder\"").count() == 2));
+    ended("refused", run_with("25ms", "41ms", &[], &["touch", "/tmp/ran"]));
+    fact("refused-ran", Path::new("/tmp/ran").exists());
+    for holder in holders {
+        signal(&holder, libc::SIGTERM);
+        finish(holder);
+    }
+    assert!(soon(|| !held("holder")));
+}
+
+fn ends() {
+    let sh = |text| run_with("5ms", "20ms", &[], &["/bin/sh", "-c", text]);
+    ended("missing", run_with("5ms", "20ms", &[], &["no-such-program"]));
+    ended("forbidden", run_with("5ms", "20ms", &[], &["/etc/passwd"]));
+    fs::write("/tmp/broken", "\u{7f}ELF but no more").unwrap();
+    finish(start(Command::new("chmod").args(["755", "/tmp/broken"])));
+    ended("broken", run_with("5ms", "20ms", &[], &["/tmp/broken"]));
+    ended("seven", sh("exit 7"));
+    ended("killed", sh("kill -KILL $$"));
+    let trapped =
+        start(&mut sh("trap 'exit 42' TERM; touch /tmp/trap; while :; do sleep 0.1; done"));
+    assert!(soon(|| Path::new("/tmp/trap").exists()));
+    signal(&trapped, libc::SIGTERM);
+    let (status, words) = finish(trapped);
+    assert!(status.signal().is_none(), "{words}");
+    fact("term-status", status);
+}
+
+fn daemon() {
+    let text = "sleep 3 >/dev/null 2>&1 & exit 0";
+    ended("daemon", run_with("5ms", "20ms", &[], &[&script("leaves", text)]));
+    fact("daemon-held", held("leaves"));
+    fact("daemon-ended", soon(|| !held("leaves")));
+}
+
+fn given_back() {
+    let sleeper = start(&mut run_with("5ms", "20ms", &[], &[&script("sleeper", "exec sleep 60")]));
+    assert!(soon(|| held("sleeper")));
+    let status: serde_json::Value = serde_json::from_str(&status().unwrap()).unwrap();
+    let list = status["reservations"].as_array().unwrap();
+    let id = list.iter().find(|r| r["name"] == "sleeper").unwrap()["id"].to_string();
+    let mut release = Command::new("/bin/onbeat");
+    release.args(["release", &id]);
+    ended("release", release);
+    fact("release-held", held("sleeper"));
+    // Its end would show: the one that runs it ends with it.
+    let mut sleeper = sleeper;
+    std::thread::sleep(Duration::from_millis(200));
+    fact("release-alive", sleeper.try_wait().unwrap().is_none());
+    signal(&sleeper, libc::SIGTERM);
+    finish(sleeper);
+}

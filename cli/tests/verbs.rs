@@ -1,0 +1,241 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! `onbeat sim` and `onbeat report`, and how all verbs take bad input.
+
+mod common;
+
+use std::fs;
+use std::process::{Command, Stdio};
+
+use common::{File, checkout, complaint, object, onbeat, said, short};
+
+const FIGURES: [&str; 10] = [
+    "jobs",
+    "miss_ratio",
+    "worst_fps",
+    "mean_fps",
+    "fps_sd",
+    "tardiness_p99_ms",
+    "tardiness_max_ms",
+    "best_effort_cpus",
+    "preemptions",
+    "migrations",
+];
+
+fn experiment(name: &str) -> String {
+    checkout().join("experiments").join(name).to_str().unwrap().to_owned()
+}
+
+#[test]
+fn the_simulators_json_has_a_world_a_platform_and_for_each_policy_all_figures() {
+    let json = object(&onbeat(&["sim", &experiment("kato-09.toml"), "--json"]));
+    assert_eq!(json["world"], "sim");
+    assert_eq!(json["platform"]["cpus"], 4);
+    let runs = json["runs"].as_array().unwrap();
+    assert!(runs.iter().any(|run| run["policy"] == "g-edf+fcbs"), "{json}");
+    for run in runs {
+        for figure in FIGURES {
+            assert!(run["metrics"][figure].is_number(), "{} has no {figure}", run["policy"]);
+        }
+        assert!(run["tasks"].is_array());
+    }
+}
+
+#[test]
+fn two_simulations_of_one_file_print_the_same_bytes() {
+    let file = experiment("kato-11.toml");
+    let run = || onbeat(&["sim", &file, "--json"]).stdout;
+    assert_eq!(run(), run());
+}
+
+#[test]
+fn the_kernels_own_policies_are_left_out_with_a_note_and_refused_when_asked_for() {
+    let file = short("\"eevdf\", \"fifo\", \"g-edf+cbs\"");
+    let output = onbeat(&["sim", file.path()]);
+    assert!(output.status.success());
+    assert_eq!(complaint(&output).lines().count(), 1, "{}", complaint(&output));
+    assert!(complaint(&output).contains("eevdf, fifo"));
+    let output = onbeat(&["sim", file.path(), "--policy", "fifo"]);
+    assert!(!output.status.success());
+    assert!(complaint(&output).contains("onbeat lab"), "{}", complaint(&output));
+}
+
+#[test]
+fn policies_are_those_asked_for_each_once() {
+    let file = short("\"g-edf\"");
+    let words = ["sim", file.path(), "--json", "--policy", "fcbs", "--policy", "g-edf+fcbs"];
+    let json = object(&onbeat(&words));
+    assert_eq!(json["runs"].as_array().unwrap().len(), 1);
+    assert_eq!(json["runs"][0]["policy"], "g-edf+fcbs");
+}
+
+#[test]
+fn page_and_traces_are_written_and_belong_together() {
+    let file = short("\"g-edf+cbs\", \"g-edf+fcbs\"");
+    let (page, trace) = (file.beside("page.html"), file.beside("t.perfetto-trace"));
+    let words = ["sim", file.path(), "--html", page.to_str().unwrap(), "--trace"];
+    let output = onbeat(&[&words[..], &[trace.to_str().unwrap()]].concat());
+    assert!(output.status.success(), "{}", complaint(&output));
+    let page = fs::read_to_string(page).unwrap();
+    for name in ["t.g-edf+cbs.perfetto-trace", "t.g-edf+fcbs.perfetto-trace"] {
+        assert!(fs::metadata(file.beside(name)).unwrap().len() > 1000, "{name}");
+        assert!(page.contains(name), "no link to {name}");
+    }
+}
+
+#[test]
+fn kept_results_make_the_same_table_and_a_page() {
+    let file = short("\"g-edf+cbs\", \"g-edf+fcbs\"");
+    let table = onbeat(&["sim", file.path()]);
+    let json = onbeat(&["sim", file.path(), "--json"]);
+    let (kept, page) = (file.beside("kept.json"), file.beside("page.html"));
+    fs::write(&kept, json.stdout).unwrap();
+    let words = ["report", kept.to_str().unwrap(), "--html", page.to_str().unwrap()];
+    let output = onbeat(&words);
+    assert!(output.status.success(), "{}", complaint(&output));
+    assert!(said(&output).contains(said(&table).trim_end()), "{}", said(&output));
+    assert!(fs::read_to_string(page).unwrap().contains("g-edf+fcbs"));
+}
+
+#[test]
+fn a_file_that_is_no_result_is_refused_by_name() {
+    for contents in ["", "{}", "[1]", "\u{0}\u{1}"] {
+        let file = File::new(contents);
+        let output = onbeat(&["report", file.path()]);
+        assert!(!output.status.success(), "{contents:?}");
+        assert!(complaint(&output).contains("set.toml"), "{}", complaint(&output));
+    }
+}
+
+/// Contents, the line to be named, and part of what must be said.
+const BAD: [(&str, Option<u32>, &str); 8] = [
+    ("", None, "cpus"),
+    ("\u{0}\u{7f}ELF\u{1}", None, ""),
+    ("cpus = 4\nduration = \"1s\"\ncolour = 3\n", Some(3), "colour"),
+    ("cpus = 4000\n", Some(1), "64"),
+    ("cpus = 1\nduration = \"1s\"\npolicies = [\"gedf\"]\n", Some(3), "g-edf"),
+    (
+        "cpus = 1\nduration = \"1s\"\n[[task]]\nname = \"a\"\nperiod = \"0ms\"\nwork = { constant = \"1ms\" }\n",
+        Some(5),
+        "period",
+    ),
+    (
+        "cpus = 1\nduration = \"1s\"\n[[task]]\nname = \"a\"\nperiod = \"10ms\"\nbudget = \"11ms\"\nwork = { constant = \"1ms\" }\n",
+        Some(6),
+        "budget",
+    ),
+    (
+        "cpus = 1\nduration = \"1s\"\n[[task]]\nname = \"a\"\nperiod = \"10ms\"\nwork = { trace = \"no.csv\" }\n",
+        Some(6),
+        "no.csv",
+    ),
+];
+
+#[test]
+fn bad_files_are_refused_with_line_reason_and_remedy_by_simulator_and_lab_alike() {
+    for (contents, line, part) in BAD {
+        for verb in ["sim", "lab"] {
+            let file = File::new(contents);
+            let output = onbeat(&[verb, file.path()]);
+            let text = complaint(&output);
+            assert!(!output.status.success(), "{verb} took {contents:?}");
+            let place = line.map_or("set.toml:".into(), |line| format!("set.toml:{line}:"));
+            assert!(text.contains(&place) && text.contains(part), "{contents:?}: {text}");
+            assert!(text.contains(';'), "no remedy: {text}");
+            assert_eq!(said(&output), "");
+        }
+    }
+}
+
+#[test]
+fn real_programs_cannot_be_simulated_and_the_lab_is_named() {
+    let output = onbeat(&["sim", &experiment("kato-09-decode.toml")]);
+    assert!(!output.status.success());
+    assert!(complaint(&output).contains("onbeat lab"), "{}", complaint(&output));
+}
+
+#[test]
+fn an_unknown_policy_is_refused_with_the_nearest() {
+    let file = short("\"g-edf\"");
+    for verb in ["sim", "lab"] {
+        let output = onbeat(&[verb, file.path(), "--policy", "g-edf+fcsb"]);
+        assert!(!output.status.success());
+        assert!(
+            complaint(&output).contains("did you mean \"g-edf+fcbs\""),
+            "{}",
+            complaint(&output)
+        );
+    }
+}
+
+#[test]
+fn a_place_that_cannot_be_written_is_known_before_the_work() {
+    let file = short("\"g-edf\"");
+    for place in ["/proc/page.html", "/no/such/folder/page.html", "/tmp"] {
+        for verb in ["sim", "lab"] {
+            let output = onbeat(&[verb, file.path(), "--html", place]);
+            assert!(!output.status.success(), "{place}");
+            assert!(complaint(&output).contains(place), "{}", complaint(&output));
+            assert_eq!(said(&output), "");
+        }
+    }
+}
+
+#[test]
+fn a_full_disk_costs_the_page_but_not_the_table() {
+    let file = short("\"g-edf\"");
+    let output = onbeat(&["sim", file.path(), "--html", "/dev/full"]);
+    assert!(!output.status.success());
+    assert!(said(&output).contains("g-edf"), "{}", said(&output));
+    assert!(complaint(&output).contains("/dev/full"), "{}", complaint(&output));
+}
+
+#[test]
+fn a_full_standard_output_is_an_error_and_a_closed_one_is_none() {
+    let file = short("\"g-edf\"");
+    let full = fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+    let run = |out: Stdio| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_onbeat"));
+        command.args(["sim", file.path(), "--json"]).stdout(out).output().unwrap()
+    };
+    let output = run(full.into());
+    assert!(!output.status.success());
+    assert!(complaint(&output).contains("standard output"), "{}", complaint(&output));
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let output = run(writer.into());
+    assert_eq!(complaint(&output), "");
+}
+
+#[test]
+fn missing_movies_programs_and_tools_are_named_with_the_remedy() {
+    let task = |work: &str| {
+        let head = "cpus = 1\nduration = \"1s\"\npolicies = [\"fifo\"]\n[[task]]\nname = \"a\"\n";
+        File::new(format!("{head}period = \"41ms\"\nwork = {work}\n"))
+    };
+    common::build_the_guests_programs();
+    let file = task("{ movie = \"no-such.mp4\" }");
+    let text = complaint(&onbeat(&["lab", file.path()]));
+    assert!(text.contains("no-such.mp4") && text.contains("make setup"), "{text}");
+
+    let file = task("{ movie = \"text.mp4\" }");
+    fs::write(file.beside("text.mp4"), "this is no movie").unwrap();
+    let text = complaint(&onbeat(&["lab", file.path()]));
+    assert!(text.contains("text.mp4") && text.contains("not a movie"), "{text}");
+
+    let file = task("{ program = [\"no-such-program\"] }");
+    let text = complaint(&onbeat(&["lab", file.path()]));
+    assert!(text.contains("no-such-program"), "{text}");
+
+    let file = task("{ constant = \"1ms\" }");
+    let with = |name: &str, value: &str| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_onbeat"));
+        let output = command.args(["lab", file.path()]).env(name, value).output().unwrap();
+        assert!(!output.status.success(), "{name}");
+        complaint(&output)
+    };
+    let text = with("ONBEAT_QEMU", "/no/qemu");
+    assert!(text.contains("/no/qemu") && text.contains("make setup"), "{text}");
+    let empty = tempfile::tempdir().unwrap();
+    let text = with("ONBEAT_CACHE", empty.path().to_str().unwrap());
+    assert!(text.contains("kernel") && text.contains("make setup"), "{text}");
+}
