@@ -28,7 +28,9 @@ OB_INLINE void ob_arm(ob_p ob, ob_cpu_p c, u64 now)
 
 	if (sv) {
 		if (ob_policy_enforces(sv))
-			t = sv->charged + (sv->e > 0 ? ((u64)sv->e + sv->running - 1) / ob_max(sv->running, 1) : 0);
+			t = sv->charged +
+			    (sv->e > 0 ? ((u64)sv->e + sv->running - 1) / ob_max(sv->running, 1)
+				       : 0);
 		if (sv->waiting)
 			t = ob_min(t, now + OB_ROTATE);
 		if (ob->share_quantum && c->credit < ob->share_quantum)
@@ -145,7 +147,8 @@ OB_FN void ob_server_end(ob_p ob OB_ARG, ob_server_p sv OB_ARG, u64 now)
 
 	ob_server_charge(sv, now);
 	ob_tree_remove(sv->throttled ? &ob->throttled : &sv->domain->active, &sv->node);
-	/* One that leaves while throttled keeps e ≤ 0 and its deadline: the release rule sees that. */
+	/* One that leaves while throttled keeps e ≤ 0 and its deadline: the release rule sees that.
+	 */
 	sv->throttled = 0;
 	sv->active = 0;
 	sv->urgent = 0;
@@ -381,8 +384,8 @@ OB_FN void ob_run(ob_p ob OB_ARG, u32 cpu, ob_task_p t OB_ARG, u64 now)
 	} else if (c->key != OB_KEY_SHARE) {
 		c->key = OB_KEY_BE;
 	}
-	ob_emit(ob, now, OB_KC(OB_EV_RUN, cpu), OB_TS(t->tid, sv ? sv->id : OB_NONE), sv ? sv->s : 0,
-		sv ? (u64)sv->e : 0);
+	ob_emit(ob, now, OB_KC(OB_EV_RUN, cpu), OB_TS(t->tid, sv ? sv->id : OB_NONE),
+		sv ? sv->s : 0, sv ? (u64)sv->e : 0);
 	ob_arm(ob, c, now);
 	/* Siblings on other CPUs now share the budget with one more: their time is up sooner. */
 	if (sv && sv->running > 1)
@@ -422,7 +425,9 @@ OB_FN void ob_tick(ob_p ob OB_ARG, u32 cpu, u64 now)
 	ob_share_account(ob, c, now);
 	if (sv)
 		ob_budget_check(ob, sv, now);
-	if (c->share ? !c->credit : (c->use == OB_USE_RESERVED && c->credit >= ob_max(ob->share_quantum, 1) && ob_share_waiting(ob, bit)))
+	if (c->share ? !c->credit
+		     : (c->use == OB_USE_RESERVED && c->credit >= ob_max(ob->share_quantum, 1) &&
+			ob_share_waiting(ob, bit)))
 		ob->kick |= bit;
 	if (sv && sv->waiting && (sv->node.mask & bit))
 		ob->kick |= bit;

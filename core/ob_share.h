@@ -22,7 +22,8 @@ OB_INLINE void ob_share_account(ob_p ob, ob_cpu_p c, u64 now)
 	c->since = now;
 	if (!ob->share_quantum)
 		return;
-	/* Changing over counts for neither side: drained credit weighs 1/σ times as much as earned. */
+	/* Changing over counts for neither side: drained credit weighs 1/σ times as much as earned.
+	 */
 	if (c->use == OB_USE_SWITCH)
 		return;
 	if (c->use == OB_USE_RESERVED) {

@@ -24,8 +24,8 @@
 
 /* How servers are ordered. */
 enum ob_order {
-	OB_ORDER_EDF = 0, /* earliest server deadline first */
-	OB_ORDER_RM = 1,  /* shortest period first */
+	OB_ORDER_EDF = 0,  /* earliest server deadline first */
+	OB_ORDER_RM = 1,   /* shortest period first */
 	OB_ORDER_EDZL = 2, /* EDF, but zero laxity goes first (ob_laxity_sync) */
 };
 
@@ -33,25 +33,26 @@ struct ob_server;
 struct ob_domain;
 
 struct ob_task {
-	struct ob_node node; /* in ob->best_effort while it waits there */
+	struct ob_node node;               /* in ob->best_effort while it waits there */
 	struct ob_server OB_ARENA *server; /* null: best effort */
-	struct ob_task OB_ARENA *next; /* in the server's list of waiting threads */
+	struct ob_task OB_ARENA *next;     /* in the server's list of waiting threads */
 	struct ob_task OB_ARENA *prev;
-	u64 cpus;   /* affinity */
-	u64 weight; /* 100 is nice 0, as cgroup v2's cpu.weight */
-	u64 vtime;  /* best-effort service received, weighted */
+	u64 cpus;    /* affinity */
+	u64 weight;  /* 100 is nice 0, as cgroup v2's cpu.weight */
+	u64 vtime;   /* best-effort service received, weighted */
 	u64 payload; /* the shell's own: what it needs to find the thread again */
 	u32 tid;
-	u32 cpu;     /* where it runs or last ran */
-	u8 awake;    /* between waking and sleeping */
-	u8 waiting;  /* queued: in a server's list or in the best-effort tree */
+	u32 cpu;    /* where it runs or last ran */
+	u8 awake;   /* between waking and sleeping */
+	u8 waiting; /* queued: in a server's list or in the best-effort tree */
 	u8 running;
-	u8 picked;   /* taken from its queue, not yet running */
-	u8 rotated;  /* its turn among its siblings is over */
+	u8 picked;  /* taken from its queue, not yet running */
+	u8 rotated; /* its turn among its siblings is over */
 };
 
 struct ob_server {
-	struct ob_node node; /* in domain->active while it has work; in ob->throttled while it waits */
+	struct ob_node
+	    node; /* in domain->active while it has work; in ob->throttled while it waits */
 	struct ob_node lax; /* in ob->laxity while it could become urgent */
 	struct ob_domain OB_ARENA *domain;
 	struct ob_task OB_ARENA *head; /* waiting threads, first come first served */
@@ -64,14 +65,14 @@ struct ob_server {
 	u64 s;        /* server deadline, absolute */
 	s64 saved_e;  /* FCBS: own pair, while a donated one is in use */
 	u64 saved_s;
-	u64 charged;  /* until when running threads have been charged */
+	u64 charged;   /* until when running threads have been charged */
 	u64 throttled; /* absolute time of replenishment, 0: not throttled */
-	u64 release;  /* of the current job */
+	u64 release;   /* of the current job */
 	u32 id;
-	u32 kind;  /* enum ob_kind, the server's rules (policies/registry.h) */
-	u32 order; /* enum ob_order */
+	u32 kind;    /* enum ob_kind, the server's rules (policies/registry.h) */
+	u32 order;   /* enum ob_order */
 	u32 threads; /* that belong to it, awake or not */
-	u32 awake; /* threads between waking and sleeping */
+	u32 awake;   /* threads between waking and sleeping */
 	u32 running;
 	u32 waiting;
 	u32 pinned; /* waiting threads whose affinity is narrower than cpus */
@@ -79,7 +80,7 @@ struct ob_server {
 	u8 marks; /* the program marks its jobs: sleeping does not end one */
 	u8 active;
 	u8 urgent; /* EDZL: no laxity is left */
-	u8 used; /* slot: 0 free, 1 taken, 2 being released, takes no more threads */
+	u8 used;   /* slot: 0 free, 1 taken, 2 being released, takes no more threads */
 	/* Counters since the reservation was made. */
 	u64 jobs;
 	u64 misses;
@@ -101,7 +102,7 @@ enum ob_use {
 struct ob_domain {
 	struct ob_tree active; /* servers with work, by key */
 	u64 cpus;
-	s64 bonus; /* FCBS: B */
+	s64 bonus;       /* FCBS: B */
 	u64 bonus_since; /* FCBS: t_last */
 };
 
@@ -109,15 +110,15 @@ struct ob_cpu {
 	struct ob_domain OB_ARENA *domain;
 	struct ob_task OB_ARENA *curr;     /* null: idle, or a task the core was not told of */
 	struct ob_server OB_ARENA *server; /* of curr, if that runs on a reservation */
-	u64 key;      /* of what runs here or is about to */
-	u64 timer;    /* the shell calls ob_tick no later than this */
-	u64 credit;   /* best-effort time owed on this CPU, ns */
-	u64 since;    /* credit is right as of this time */
-	u64 started;  /* when curr's turn began */
+	u64 key;                           /* of what runs here or is about to */
+	u64 timer;                         /* the shell calls ob_tick no later than this */
+	u64 credit;                        /* best-effort time owed on this CPU, ns */
+	u64 since;                         /* credit is right as of this time */
+	u64 started;                       /* when curr's turn began */
 	u32 id;
 	u8 online;
 	u8 share; /* the guaranteed share is being served */
-	u8 use; /* what has run since `since`: enum ob_use */
+	u8 use;   /* what has run since `since`: enum ob_use */
 };
 
 struct ob {
@@ -126,12 +127,13 @@ struct ob {
 	u64 online;
 	u64 idle; /* CPUs with nothing to run that nobody has been sent to yet */
 	/* Effects, collected during a call; the shell carries them out and clears them. */
-	u64 kick;  /* CPUs that must pick again */
-	u64 rearm; /* CPUs whose timer changed */
+	u64 kick;     /* CPUs that must pick again */
+	u64 rearm;    /* CPUs whose timer changed */
 	u64 alarm_at; /* the shell calls ob_alarm then: a replenishment, or laxity that ends */
 	struct ob_tree throttled; /* servers that wait for their replenishment, by its time */
-	struct ob_tree laxity;    /* EDZL: servers of which no thread runs, by the end of their laxity */
-	u64 share_ready; /* CPUs that owe best-effort work its share now */
+	struct ob_tree
+	    laxity;        /* EDZL: servers of which no thread runs, by the end of their laxity */
+	u64 share_ready;   /* CPUs that owe best-effort work its share now */
 	u64 share_quantum; /* ns served at a time; 0: no share is guaranteed */
 	u64 share_permille;
 	u64 slice; /* best-effort time slice, ns */

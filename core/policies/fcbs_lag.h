@@ -4,8 +4,8 @@
  * bandwidth, which borrows budget and deadline as in FCBS; where nobody has overrun it is kept as
  * the bonus. FCBS proper would extend the budget of the first ready server then, which on several
  * CPUs usually runs already: it only delays the moment at which an overlong job makes room for
- * others. Helping the last rather than the first overrun evens out response times. docs/decisions.md
- * has the figures of both.
+ * others. Helping the last rather than the first overrun evens out response times.
+ * docs/decisions.md has the figures of both.
  */
 OB_INLINE void ob_fcbs_lag_release(ob_p ob, ob_server_p sv, u64 now)
 {

@@ -84,7 +84,13 @@ pub struct Engine {
 
 impl Engine {
     /// A simulation of `loads` on `core`, whose task `i` has load `i`; all tasks sleep.
-    pub fn new(core: Core, cpus: u32, loads: Vec<Load>, overheads: Overheads, detail: Detail) -> Self {
+    pub fn new(
+        core: Core,
+        cpus: u32,
+        loads: Vec<Load>,
+        overheads: Overheads,
+        detail: Detail,
+    ) -> Self {
         let tasks: Vec<Task> = loads
             .into_iter()
             .map(|load| Task {

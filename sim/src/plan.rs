@@ -61,7 +61,8 @@ pub fn simulate_with(set: &TaskSet, policy: &CorePolicy, detail: Detail) -> Resu
     let best_effort = set.best_effort_count() as usize;
     let all = if set.cpus == 64 { u64::MAX } else { (1 << set.cpus) - 1 };
     let domains = domains(policy.order, set.cpus, set.clusters);
-    let permille = set.best_effort_share.clone() * onbeat_model::units::Fraction::from_integer(1000);
+    let permille =
+        set.best_effort_share.clone() * onbeat_model::units::Fraction::from_integer(1000);
     let mut core = Core::new(
         set.cpus,
         domains,
@@ -77,14 +78,15 @@ pub fn simulate_with(set: &TaskSet, policy: &CorePolicy, detail: Detail) -> Resu
     let mut used = vec![0u128; domains as usize];
     for (i, c) in copies.iter().enumerate() {
         let spec = c.spec;
-        let times =
-            execution_times(set, c).ok_or_else(|| SimError::RealProgram(c.name()))?;
+        let times = execution_times(set, c).ok_or_else(|| SimError::RealProgram(c.name()))?;
         let affinity =
             spec.affinity.as_ref().map_or(all, |l| l.iter().fold(0, |m, cpu| m | 1u64 << cpu));
         core.init_task(i, affinity, 100);
         if let Some(budget) = spec.budget {
             let cpus_of = |d: u32| {
-                (0..set.cpus).filter(|cpu| cpu * domains / set.cpus == d).fold(0, |m, c| m | 1u64 << c)
+                (0..set.cpus)
+                    .filter(|cpu| cpu * domains / set.cpus == d)
+                    .fold(0, |m, c| m | 1u64 << c)
             };
             let domain = (0..domains)
                 .filter(|d| cpus_of(*d) & affinity != 0)

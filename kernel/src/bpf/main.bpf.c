@@ -46,14 +46,15 @@ static __always_inline bool lock_take(void)
 		    !__sync_val_compare_and_swap(&shell->lock, 0, 1))
 			return true;
 	}
-	/* can_loop gives up after a quarter of a second: somebody holds it who never will let go. */
+	/* can_loop gives up after a quarter of a second: somebody holds it who never will let go.
+	 */
 	return false;
 }
 
 struct thread {
-	u64 core; /* struct ob_task, in the arena; 0: not known to the core */
-	u64 want; /* reservation to join at the next switch: id + 1, 0: none, ~0: leave */
-	u64 ran;  /* sum_exec_runtime when it began to run */
+	u64 core;  /* struct ob_task, in the arena; 0: not known to the core */
+	u64 want;  /* reservation to join at the next switch: id + 1, 0: none, ~0: leave */
+	u64 ran;   /* sum_exec_runtime when it began to run */
 	u32 bound; /* kernel thread of one CPU: goes round the core */
 };
 
@@ -114,7 +115,8 @@ static __always_inline void effects_take(struct effects *fx)
 	ob->rearm = 0;
 }
 
-/* Sets timer `slot` to `at` unless it fires sooner anyway. A late reset is caught by the callback. */
+/* Sets timer `slot` to `at` unless it fires sooner anyway. A late reset is caught by the callback.
+ */
 static __always_inline void timer_set(u32 slot, u64 at, u64 now)
 {
 	struct timer_slot *ts;
@@ -166,19 +168,19 @@ static __always_inline void effects_apply(struct effects *fx, u64 now)
 
 /* LOCKED(fx) { … } runs its body, which ends in UNLOCK, under the core's lock; the effects are left
  * in fx. Without the lock the body is skipped. */
-#define LOCKED(fx)                                                                                 \
-	unsigned long __flags;                                                                     \
-	struct effects fx = {};                                                                    \
-	bpf_local_irq_save(&__flags);                                                              \
-	if (!lock_take()) {                                                                        \
-		bpf_local_irq_restore(&__flags);                                                   \
-		__sync_fetch_and_add(&shell->lock_failed, 1);                                      \
+#define LOCKED(fx)                                            \
+	unsigned long __flags;                                \
+	struct effects fx = {};                               \
+	bpf_local_irq_save(&__flags);                         \
+	if (!lock_take()) {                                   \
+		bpf_local_irq_restore(&__flags);              \
+		__sync_fetch_and_add(&shell->lock_failed, 1); \
 	} else
-#define UNLOCK(fx)                                                                                 \
-	do {                                                                                       \
-		effects_take(&fx);                                                                 \
-		smp_store_release(&shell->lock, 0);                                                \
-		bpf_local_irq_restore(&__flags);                                                   \
+#define UNLOCK(fx)                                  \
+	do {                                        \
+		effects_take(&fx);                  \
+		smp_store_release(&shell->lock, 0); \
+		bpf_local_irq_restore(&__flags);    \
 	} while (0)
 
 /* Joins or leaves a reservation as asked by `assign`; the thread is neither queued nor running. */
@@ -814,25 +816,15 @@ void BPF_STRUCT_OPS(onbeat_exit, struct scx_exit_info *ei)
 	UEI_RECORD(uei, ei);
 }
 
-SCX_OPS_DEFINE(onbeat_ops,
-	       .select_cpu = (void *)onbeat_select_cpu,
-	       .enqueue = (void *)onbeat_enqueue,
-	       .dequeue = (void *)onbeat_dequeue,
-	       .dispatch = (void *)onbeat_dispatch,
-	       .tick = (void *)onbeat_tick,
-	       .running = (void *)onbeat_running,
-	       .stopping = (void *)onbeat_stopping,
-	       .quiescent = (void *)onbeat_quiescent,
-	       .yield = (void *)onbeat_yield,
-	       .set_weight = (void *)onbeat_set_weight,
-	       .enable = (void *)onbeat_enable,
-	       .init_task = (void *)onbeat_init_task,
-	       .exit_task = (void *)onbeat_exit_task,
-	       .cpu_online = (void *)onbeat_cpu_online,
-	       .cpu_offline = (void *)onbeat_cpu_offline,
-	       .init = (void *)onbeat_init,
-	       .exit = (void *)onbeat_exit,
+SCX_OPS_DEFINE(onbeat_ops, .select_cpu = (void *)onbeat_select_cpu,
+	       .enqueue = (void *)onbeat_enqueue, .dequeue = (void *)onbeat_dequeue,
+	       .dispatch = (void *)onbeat_dispatch, .tick = (void *)onbeat_tick,
+	       .running = (void *)onbeat_running, .stopping = (void *)onbeat_stopping,
+	       .quiescent = (void *)onbeat_quiescent, .yield = (void *)onbeat_yield,
+	       .set_weight = (void *)onbeat_set_weight, .enable = (void *)onbeat_enable,
+	       .init_task = (void *)onbeat_init_task, .exit_task = (void *)onbeat_exit_task,
+	       .cpu_online = (void *)onbeat_cpu_online, .cpu_offline = (void *)onbeat_cpu_offline,
+	       .init = (void *)onbeat_init, .exit = (void *)onbeat_exit,
 	       .flags = SCX_OPS_ENQ_LAST | SCX_OPS_ENQ_EXITING | SCX_OPS_ENQ_MIGRATION_DISABLED |
 			SCX_OPS_ALLOW_QUEUED_WAKEUP | SCX_OPS_TID_TO_TASK,
-	       .timeout_ms = 10000,
-	       .name = "onbeat");
+	       .timeout_ms = 10000, .name = "onbeat");

@@ -13,8 +13,8 @@ struct shell {
 	struct ob ob;
 	u32 lock; /* 1: held */
 	u32 pad;
-	struct ob_task OB_ARENA *tasks; /* pool */
-	struct ob_task OB_ARENA *free;  /* free ones, linked by `next` */
+	struct ob_task OB_ARENA *tasks;     /* pool */
+	struct ob_task OB_ARENA *free;      /* free ones, linked by `next` */
 	struct ob_server OB_ARENA *servers; /* pool; index is the id */
 	u64 nr_tasks;
 	u64 nr_servers;
