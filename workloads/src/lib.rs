@@ -4,12 +4,14 @@
 //! - `onbeat-play` plays an H.264 movie, one job a picture ([`movie`]).
 //! - `onbeat-work` burns given amounts of CPU time, or all it can get ([`burn`]).
 //! - `onbeat-runner` carries out one policy of a task set on this machine ([`runner`]).
+//! - `onbeat-churn` gives a scheduler random trouble and looks for lost tasks ([`churn`]).
 //!
-//! The three share [`pace`], which releases jobs on time, and [`board`], the shared memory
+//! The first three share [`pace`], which releases jobs on time, and [`board`], the shared memory
 //! through which the runner tells them what to do and they tell what happened.
 
 pub mod board;
 pub mod burn;
+pub mod churn;
 pub mod movie;
 pub mod pace;
 pub mod record;

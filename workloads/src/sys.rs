@@ -113,6 +113,11 @@ pub fn set_affinity(pid: u32, cpus: impl IntoIterator<Item = u32>) -> io::Result
 /// How a process is to be scheduled by the kernel's own classes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Class {
+    /// SCHED_OTHER.
+    Ordinary {
+        /// -20 to 19.
+        nice: i32,
+    },
     /// SCHED_FIFO with a priority of 1 to 99. `reset_on_fork`: children are ordinary.
     Fifo {
         /// 1 (least) to 99.
@@ -157,6 +162,7 @@ pub fn set_class(pid: u32, class: Class) -> io::Result<()> {
     }
     let mut attr = SchedAttr { size: SIZE, ..Default::default() };
     match class {
+        Class::Ordinary { nice } => attr.nice = nice,
         Class::Fifo { priority, reset_on_fork } => {
             attr.policy = libc::SCHED_FIFO as u32;
             attr.priority = priority;

@@ -1,0 +1,195 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! A child, as the conductor knows it.
+
+use std::collections::VecDeque;
+use std::fs;
+use std::os::fd::RawFd;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+
+use super::PATIENCE;
+use super::board::{Board, CREW};
+use super::roles::{self, ROLES, SLEEPY};
+
+/// Acts remembered of each.
+const PAST: usize = 12;
+
+/// A child.
+#[derive(Debug)]
+pub struct Player {
+    process: Child,
+    role: usize,
+    /// Its first slot.
+    pub slot: usize,
+    /// Heartbeats at `since`.
+    seen: [u64; CREW],
+    since: [Instant; CREW],
+    stopped: bool,
+    /// When its real-time class is taken back.
+    real_time_until: Option<Instant>,
+    /// Its reservation.
+    pub reservation: Option<u32>,
+    past: VecDeque<String>,
+}
+
+impl Player {
+    /// Starts one.
+    pub fn start(role: usize, slot: usize, board: &Board, fd: RawFd, seed: u64) -> Result<Self> {
+        (slot..slot + CREW).for_each(|slot| board.clear(slot));
+        let process = Command::new("/proc/self/exe")
+            .args(roles::words(ROLES[role].0, slot, fd, seed))
+            .stdin(Stdio::null())
+            .spawn()
+            .context("cannot start a child")?;
+        Ok(Self {
+            process,
+            role,
+            slot,
+            seen: [0; CREW],
+            since: [Instant::now(); CREW],
+            stopped: false,
+            real_time_until: None,
+            reservation: None,
+            past: VecDeque::new(),
+        })
+    }
+
+    /// Its process.
+    pub fn pid(&self) -> u32 {
+        self.process.id()
+    }
+
+    /// What it plays.
+    pub fn role(&self) -> &'static str {
+        ROLES[self.role].0
+    }
+
+    /// Whether a real-time class does no harm.
+    pub fn is_sleepy(&self) -> bool {
+        self.role < SLEEPY
+    }
+
+    /// What was just done to it; it gets its time anew.
+    pub fn note(&mut self, what: String) {
+        if self.past.len() == PAST {
+            self.past.pop_front();
+        }
+        self.past.push_back(what);
+        self.rested();
+    }
+
+    /// It is not blamed for the time up to now.
+    pub fn rested(&mut self) {
+        self.since = [Instant::now(); CREW];
+    }
+
+    /// Has it stopped (SIGSTOP), or go on.
+    pub fn hold(&mut self, stopped: bool) {
+        self.stopped = stopped;
+        let signal = if stopped { libc::SIGSTOP } else { libc::SIGCONT };
+        // SAFETY: our own child, not waited for.
+        unsafe { libc::kill(self.pid() as i32, signal) };
+    }
+
+    /// Whether it is held.
+    pub fn is_held(&self) -> bool {
+        self.stopped
+    }
+
+    /// Puts it into a class of the kernel's; into a real-time one for a moment only.
+    pub fn set_class(&mut self, policy: i32) -> i32 {
+        let real_time = policy == libc::SCHED_FIFO;
+        let param = libc::sched_param { sched_priority: if real_time { 10 } else { 0 } };
+        self.real_time_until = real_time.then(|| Instant::now() + Duration::from_millis(50));
+        // SAFETY: a valid parameter.
+        unsafe { libc::sched_setscheduler(self.pid() as i32, policy, &param) }
+    }
+
+    /// Whether it beats as it should. Takes a real-time class back whose moment is over.
+    ///
+    /// # Errors
+    /// It has ended.
+    pub fn is_alive(&mut self, board: &Board) -> Result<bool> {
+        let now = Instant::now();
+        if self.real_time_until.is_some_and(|t| t < now) {
+            self.set_class(libc::SCHED_OTHER);
+        }
+        if let Some(status) = self.process.try_wait()? {
+            bail!("{} {} ended by itself: {status}\n{}", self.role(), self.pid(), self.story());
+        }
+        let mut alive = true;
+        for of in 0..ROLES[self.role].1 {
+            let beats = board.beats(self.slot + of);
+            if beats != self.seen[of] || self.stopped {
+                (self.seen[of], self.since[of]) = (beats, now);
+            }
+            alive &= now - self.since[of] <= PATIENCE;
+        }
+        Ok(alive)
+    }
+
+    /// Heartbeats of its threads.
+    pub fn beats(&self, board: &Board) -> Vec<u64> {
+        (0..ROLES[self.role].1).map(|of| board.beats(self.slot + of)).collect()
+    }
+
+    /// Kills it; it is dead when [`Player::is_dead`] says so.
+    pub fn kill(&mut self) -> Result<()> {
+        self.rested();
+        Ok(self.process.kill()?)
+    }
+
+    /// Whether it, having been killed, is dead.
+    ///
+    /// # Errors
+    /// It takes too long.
+    pub fn is_dead(&mut self) -> Result<bool> {
+        let dead = self.process.try_wait()?.is_some();
+        if !dead && self.since[0].elapsed() > PATIENCE {
+            bail!("killed, it does not die: {}", self.story());
+        }
+        Ok(dead)
+    }
+
+    /// What is known of it.
+    pub fn story(&self) -> String {
+        let pid = self.pid();
+        let silent: Vec<_> = self.since[..ROLES[self.role].1]
+            .iter()
+            .map(|t| format!("{:.1} s", t.elapsed().as_secs_f64()))
+            .collect();
+        let mut text = format!(
+            "{} {pid}, silent {}, beats {:?}, reservation {:?}, past:",
+            self.role(),
+            silent.join(" "),
+            &self.seen[..ROLES[self.role].1],
+            self.reservation,
+        );
+        self.past.iter().for_each(|act| text.push_str(&format!("\n    {act}")));
+        let threads = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+        for thread in threads {
+            let read = |name| fs::read_to_string(thread.path().join(name)).unwrap_or_default();
+            let (status, stat) = (read("status"), read("stat"));
+            let line = |key: &str| {
+                status.lines().find(|l| l.starts_with(key)).unwrap_or_default().replace('\t', " ")
+            };
+            // Behind the name: state is field 3, nice 19, the last CPU 39, the class 41.
+            let fields: Vec<_> =
+                stat.rsplit_once(") ").map_or("", |(_, rest)| rest).split(' ').collect();
+            let field = |n: usize| fields.get(n - 3).copied().unwrap_or("?");
+            text.push_str(&format!(
+                "\n  thread {}: {}; {}; nice {}, CPU {}, class {}\n{}",
+                thread.file_name().to_string_lossy(),
+                line("State"),
+                line("Cpus_allowed_list"),
+                field(19),
+                field(39),
+                field(41),
+                read("stack")
+            ));
+        }
+        text
+    }
+}
