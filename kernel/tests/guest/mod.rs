@@ -32,37 +32,69 @@ pub fn built(package: &str, program: &str) -> PathBuf {
     folder.join(program)
 }
 
+/// A guest that has not been booted yet.
+pub struct Machine {
+    /// May still be changed.
+    pub spec: LabSpec,
+    /// What is copied into it.
+    folder: tempfile::TempDir,
+}
+
+impl Machine {
+    /// One that will run `command`, with `programs` in its `/bin`.
+    pub fn new(flavour: Flavour, cpus: u32, programs: &[&Path], command: &[&str]) -> Self {
+        // SAFETY: called before this program has threads that read the environment for it.
+        unsafe { std::env::set_var("ONBEAT_INIT", built("onbeat-lab", "onbeat-init")) };
+        let mut spec = LabSpec::new(command.iter().copied());
+        spec.cpus = cpus;
+        spec.kernel = flavour;
+        spec.host_timeout = Duration::from_secs(1500);
+        spec.guest_timeout = Some(Duration::from_secs(300));
+        let mut machine = Self { spec, folder: tempfile::tempdir().unwrap() };
+        for program in programs {
+            machine.add(program, &program.file_name().unwrap().to_string_lossy());
+        }
+        machine
+    }
+
+    /// One that will run this test program's side in the guest.
+    pub fn of_this_test(flavour: Flavour, cpus: u32, programs: &[&Path]) -> Self {
+        let side = ["/bin/tests", "in_the_guest", "--exact", "--ignored", "--nocapture"];
+        let mut machine = Self::new(flavour, cpus, programs, &side);
+        machine.add(&std::env::current_exe().unwrap(), "tests");
+        machine
+    }
+
+    fn add(&mut self, program: &Path, name: &str) {
+        // Symbols would only fill the guest's memory.
+        let to = self.folder.path().join(name);
+        let done = Command::new("strip").arg("-o").arg(&to).arg(program).status().unwrap();
+        assert!(done.success(), "strip {}", program.display());
+        self.spec.programs.push(to);
+    }
+
+    /// Runs it: what the command printed; or what went wrong, in the command or the kernel.
+    pub fn run(self) -> Result<String, String> {
+        let outcome = run(&self.spec, &mut |_| ()).map_err(|e| format!("{e:#}"))?;
+        if !outcome.exit.success() || outcome.kernel_in_trouble() {
+            let (console, warnings) = (outcome.console, outcome.kernel_warnings.join("\n"));
+            return Err(format!("the guest: {:?}\n{console}\n{warnings}", outcome.exit));
+        }
+        Ok(outcome.console)
+    }
+
+    /// Runs it and collects the facts it states.
+    pub fn facts(self) -> Result<Facts, String> {
+        let console = self.run()?;
+        let facts = console.lines().filter_map(|l| l.split_once(MARK)?.1.split_once('='));
+        Ok(facts.map(|(name, value)| (name.into(), unescape(value))).collect())
+    }
+}
+
 /// Boots a guest with this program and `programs` and returns the facts it prints; or what went
 /// wrong, so that many tests can share one attempt.
 pub fn facts(flavour: Flavour, cpus: u32, programs: &[&Path]) -> Result<Facts, String> {
-    let folder = tempfile::tempdir().unwrap();
-    let strip = |from: &Path, name: &str| {
-        // Symbols would only fill the guest's memory.
-        let to = folder.path().join(name);
-        let done = Command::new("strip").arg("-o").arg(&to).arg(from).status().unwrap();
-        assert!(done.success(), "strip {}", from.display());
-        to
-    };
-    // SAFETY: called before this program has threads that read the environment for it.
-    unsafe { std::env::set_var("ONBEAT_INIT", built("onbeat-lab", "onbeat-init")) };
-    let guest = ["/bin/tests", "in_the_guest", "--exact", "--ignored", "--nocapture"];
-    let mut spec = LabSpec::new(guest);
-    spec.cpus = cpus;
-    spec.kernel = flavour;
-    spec.host_timeout = Duration::from_secs(1500);
-    spec.guest_timeout = Some(Duration::from_secs(300));
-    spec.programs = vec![strip(&std::env::current_exe().unwrap(), "tests")];
-    for program in programs {
-        let name = program.file_name().unwrap().to_string_lossy();
-        spec.programs.push(strip(program, &name));
-    }
-    let outcome = run(&spec, &mut |_| ()).map_err(|e| format!("{e:#}"))?;
-    if !outcome.exit.success() || outcome.kernel_in_trouble() {
-        let (console, warnings) = (outcome.console, outcome.kernel_warnings.join("\n"));
-        return Err(format!("the guest: {:?}\n{console}\n{warnings}", outcome.exit));
-    }
-    let facts = outcome.console.lines().filter_map(|l| l.split_once(MARK)?.1.split_once('='));
-    Ok(facts.map(|(name, value)| (name.into(), unescape(value))).collect())
+    Machine::of_this_test(flavour, cpus, programs).facts()
 }
 
 fn unescape(text: &str) -> String {
