@@ -5,10 +5,12 @@
 //! - [`taskset`]: the task-set file; [`workgen`]: the execution times it stands for.
 //! - [`policy`]: which scheduling policies have a name.
 //! - [`event`], [`run`]: what every world records; [`metrics`]: what the records amount to.
+//! - [`agreement`]: how far two runs are the same.
 //! - [`protocol`]: what programs and the reservation service say to each other.
 //!
 //! All times are unsigned nanoseconds; all utilizations are exact rationals.
 
+pub mod agreement;
 pub mod event;
 pub mod metrics;
 pub mod policy;

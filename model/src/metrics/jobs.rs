@@ -5,7 +5,7 @@ use crate::event::{Event, EventKind};
 
 /// One released job, times in ns.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Job {
+pub(crate) struct Job {
     pub index: u64,
     pub release: u64,
     pub deadline: u64,

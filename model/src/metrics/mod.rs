@@ -122,6 +122,11 @@ pub struct TaskMetrics {
     pub received_ms: f64,
 }
 
+/// The jobs of each task, by their index, for comparison.
+pub(crate) fn jobs_of(run: &Run) -> Vec<Vec<jobs::Job>> {
+    jobs::collect(&run.events, run.tasks.len()).0
+}
+
 /// The figures of a run.
 pub fn metrics(run: &Run) -> Metrics {
     detailed(run).0
