@@ -180,9 +180,7 @@ OB_FN void ob_ready(ob_p ob OB_ARG, ob_task_p t OB_ARG, u64 now)
 	if (!sv) {
 		u64 cpus;
 
-		if (woke)
-			ob_share_clamp(ob, t);
-		ob_share_enqueue(ob, t);
+		ob_share_enqueue(ob, t, woke);
 		cpus = t->cpus & ob->idle;
 		if (cpus) {
 			cpus = (cpus & OB_BIT(t->cpu)) ? OB_BIT(t->cpu) : cpus & -cpus;
@@ -286,6 +284,32 @@ OB_INLINE void ob_budget_check(ob_p ob, ob_server_p sv, u64 now)
 	ob_server_requeue(ob, sv);
 }
 
+/* ob_pick when nobody holds a reservation: `now` only matters to the trace. */
+OB_FN u64 ob_pick_unreserved(ob_p ob OB_ARG, u32 cpu, ob_task_p prev OB_ARG, u64 now)
+{
+	ob_cpu_p c = ob_cpu(ob, cpu);
+	u64 bit = OB_BIT(cpu);
+	ob_task_p t = (ob_task_p)ob_tree_first(&ob->best_effort, bit);
+
+	ob_share_clear(ob, c, now);
+	c->timer = OB_NEVER;
+	ob->kick &= ~bit;
+	if (prev && (prev->cpus & bit) && (!t || prev->vtime <= t->node.key)) {
+		t = prev;
+		ob->vtime = ob_max(ob->vtime, t->vtime);
+	} else if (t) {
+		ob_share_remove(ob, t);
+		t->picked = 1;
+	} else {
+		c->key = OB_KEY_IDLE;
+		ob->idle |= bit;
+		return 0;
+	}
+	c->key = OB_KEY_BE;
+	ob->idle &= ~bit;
+	return (u64)t;
+}
+
 /*
  * What should `cpu` run now? `prev` is the thread that runs there and wants to go on, or null.
  * Returns the thread to run, which is `prev` if it stays, or 0 for none. A thread other than
@@ -381,8 +405,10 @@ OB_FN void ob_run(ob_p ob OB_ARG, u32 cpu, ob_task_p t OB_ARG, u64 now)
 		sv->running++;
 		if (c->key != OB_KEY_SHARE)
 			c->key = ob_server_key(sv);
-	} else if (c->key != OB_KEY_SHARE) {
-		c->key = OB_KEY_BE;
+	} else {
+		ob_share_begin(ob, t);
+		if (c->key != OB_KEY_SHARE)
+			c->key = OB_KEY_BE;
 	}
 	ob_emit(ob, now, OB_KC(OB_EV_RUN, cpu), OB_TS(t->tid, sv ? sv->id : OB_NONE),
 		sv ? sv->s : 0, sv ? (u64)sv->e : 0);
@@ -511,10 +537,10 @@ OB_FN void ob_attach(ob_p ob OB_ARG, ob_task_p t OB_ARG, ob_server_p sv OB_ARG, 
 	if (t->server == sv)
 		return;
 	ob_sleep(ob, t, now);
-	if (t->server)
-		t->server->threads--;
-	if (sv)
-		sv->threads++;
+	if (t->server && !--t->server->threads)
+		ob->engaged--;
+	if (sv && !sv->threads++)
+		ob->engaged++;
 	t->server = sv;
 	if (!awake)
 		return;

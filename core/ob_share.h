@@ -55,22 +55,43 @@ OB_INLINE int ob_share_waiting(ob_p ob, u64 cpus)
 	return root && (root->sub_mask & cpus);
 }
 
-/* A task that slept gets no more than one slice of advantage over those who did not. */
-OB_INLINE void ob_share_clamp(ob_p ob, ob_task_p t)
+/* Virtual time for `ran` ns of service; weight 100 (nice 0) runs at the clock's speed. */
+OB_INLINE u64 ob_share_weighted(ob_task_p t, u64 ran)
 {
-	u64 floor = ob->vtime > ob->slice ? ob->vtime - ob->slice : 0;
-
-	t->vtime = ob_max(t->vtime, floor);
+	return t->weight == 100 ? ran : ran * 100 / ob_max(t->weight, 1);
 }
 
-/* Virtual time for `ran` ns of service; weight 100 (nice 0) runs at the clock's speed. */
 OB_INLINE void ob_share_charge(ob_task_p t, u64 ran)
 {
-	t->vtime += t->weight == 100 ? ran : ran * 100 / ob_max(t->weight, 1);
+	t->vtime += ob_share_weighted(t, ran);
 }
 
-OB_INLINE void ob_share_enqueue(ob_p ob, ob_task_p t)
+/* `t` begins to run. One that slept gets no more than a slice of advantage over those who did not;
+ * and the time it had alone on an idle machine is no debt to those who come later. */
+OB_INLINE void ob_share_begin(ob_p ob, ob_task_p t)
 {
+	u64 vtime = ob->vtime;
+
+	if (t->vtime > vtime)
+		ob->vtime = t->vtime;
+	else if (t->vtime + ob->slice < vtime)
+		t->vtime = vtime - ob->slice;
+}
+
+/* Queues `t` near those who wait for its CPUs, as if it had taken turns with them: no more than a
+ * slice before them if it slept, no more than one of its own slices after them whatever it and
+ * others had elsewhere. Nobody waits for longer than a turn of everybody. */
+OB_INLINE void ob_share_enqueue(ob_p ob, ob_task_p t, u32 woke)
+{
+	ob_node_p first = ob_tree_first(&ob->best_effort, t->cpus);
+	u64 from = ob->vtime;
+
+	if (first) {
+		from = ob_min(from, first->key);
+		t->vtime = ob_min(t->vtime, first->key + ob_share_weighted(t, ob->slice));
+	}
+	if (woke && t->vtime + ob->slice < from)
+		t->vtime = from - ob->slice;
 	t->node.key = t->vtime;
 	t->node.mask = t->cpus;
 	t->node.over = 0;
@@ -78,16 +99,32 @@ OB_INLINE void ob_share_enqueue(ob_p ob, ob_task_p t)
 	ob_tree_insert(&ob->best_effort, &t->node);
 }
 
+/* Nothing is owed where nothing is reserved. */
+OB_INLINE void ob_share_clear(ob_p ob, ob_cpu_p c, u64 now)
+{
+	c->use = OB_USE_OTHER;
+	c->credit = 0;
+	ob->share_ready &= ~OB_BIT(c->id);
+	if (!c->share)
+		return;
+	c->share = 0;
+	ob_emit(ob, now, OB_KC(OB_EV_SHARE, c->id), OB_TS(OB_NONE, OB_NONE), 0, 0);
+}
+
+OB_INLINE void ob_share_remove(ob_p ob, ob_task_p t)
+{
+	ob_tree_remove(&ob->best_effort, &t->node);
+	t->waiting = 0;
+	ob->vtime = ob_max(ob->vtime, t->vtime);
+}
+
 /* Takes the next best-effort task that may run on `c`. */
 OB_INLINE ob_task_p ob_share_take(ob_p ob, ob_cpu_p c)
 {
 	ob_task_p t = (ob_task_p)ob_tree_first(&ob->best_effort, OB_BIT(c->id));
 
-	if (!t)
-		return OB_NULL;
-	ob_tree_remove(&ob->best_effort, &t->node);
-	t->waiting = 0;
-	ob->vtime = ob_max(ob->vtime, t->vtime);
+	if (t)
+		ob_share_remove(ob, t);
 	return t;
 }
 

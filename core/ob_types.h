@@ -37,10 +37,14 @@ struct ob_task {
 	struct ob_server OB_ARENA *server; /* null: best effort */
 	struct ob_task OB_ARENA *next;     /* in the server's list of waiting threads */
 	struct ob_task OB_ARENA *prev;
-	u64 cpus;    /* affinity */
-	u64 weight;  /* 100 is nice 0, as cgroup v2's cpu.weight */
-	u64 vtime;   /* best-effort service received, weighted */
-	u64 payload; /* the shell's own: what it needs to find the thread again */
+	u64 cpus;   /* affinity */
+	u64 weight; /* 100 is nice 0, as cgroup v2's cpu.weight */
+	u64 vtime;  /* best-effort service received, weighted */
+	/* The shell's own: what it needs to find the thread again, the reservation the thread is to
+	 * join, and the thread's CPU time when it began to run. */
+	u64 payload;
+	u64 want;
+	u64 ran;
 	u32 tid;
 	u32 cpu;    /* where it runs or last ran */
 	u8 awake;   /* between waking and sleeping */
@@ -124,6 +128,7 @@ struct ob_cpu {
 struct ob {
 	struct ob_tree best_effort; /* waiting best-effort tasks, by virtual time */
 	u64 vtime;                  /* of the best-effort class: never goes back */
+	u64 engaged;                /* reservations that have threads */
 	u64 online;
 	u64 idle; /* CPUs with nothing to run that nobody has been sent to yet */
 	/* Effects, collected during a call; the shell carries them out and clears them. */

@@ -3,10 +3,11 @@
 //!
 //! [`scheduler`] loads the shell and talks to it through its [`arena`]; [`engine`] is what of it
 //! the service needs. [`reservations`] is the book: who asked, what was admitted, when it ends;
-//! [`service`] is the socket in front. [`machine`] and [`system`] read the kernel and the processes.
+//! [`service`] is the socket in front; [`costs`] what the scheduler costs. [`machine`] and [`system`] read the kernel and the processes.
 
 pub mod arena;
 pub mod bpf_skel;
+pub mod costs;
 pub mod engine;
 pub mod exit;
 pub mod limits;

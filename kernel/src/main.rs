@@ -23,6 +23,7 @@ use onbeat_kernel::system::{Proc, System, Watch};
 use onbeat_model::policy::{Order, Policy};
 use onbeat_model::protocol::{Request, Response};
 use onbeat_model::units::{Fraction, parse_percent};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use scx_stats::prelude::StatsServer;
 
 /// How often the service looks after what nobody tells it of.
@@ -79,6 +80,9 @@ struct Options {
     /// Print statistics of the running scheduler each INTERVAL seconds; starts no scheduler
     #[arg(long, value_name = "INTERVAL", value_parser = interval)]
     monitor: Option<Duration>,
+    /// Print what each of the scheduler's entry points has cost when it ends, as one JSON object
+    #[arg(long)]
+    costs: bool,
     /// Describe the statistics
     #[arg(long)]
     help_stats: bool,
@@ -126,10 +130,14 @@ fn run(options: &Options) -> Result<ExitCode> {
         None => None,
     };
     let socket = Socket::bind(&options.socket)?;
+    // One for each reservation, whose process is watched.
+    let files = getrlimit(Resource::Nofile);
+    let most = Rlimit { current: files.maximum, ..files };
+    let _ = setrlimit(Resource::Nofile, most); // the error names it if it does not suffice
     let recorder = options.events.as_deref().map(Recorder::create).transpose()?;
     let layout = layout(options, &settings)?;
     let mut object = MaybeUninit::uninit();
-    let scheduler = Scheduler::start(&layout, options.verbose, &mut object)?;
+    let scheduler = Scheduler::start(&layout, options.verbose, options.costs, &mut object)?;
     eprintln!(
         "scx_onbeat: {} on CPUs {} of Linux {}; requests at {}",
         settings.policy(),
@@ -225,7 +233,11 @@ impl Session<'_> {
     fn end(mut self) -> Result<ExitCode> {
         self.signals.stop.store(true, Ordering::Relaxed);
         let scheduler = &mut self.service.book.engine;
+        let costs = scheduler.costs();
         scheduler.detach();
+        if let Some(costs) = costs {
+            println!("{}", serde_json::to_string(&costs)?);
+        }
         if let Some(recorder) = self.recorder {
             self.failure = recorder.finish(&mut scheduler.arena).err();
         }

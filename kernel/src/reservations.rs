@@ -216,7 +216,13 @@ impl<E: Engine, S: System> Book<E, S> {
     /// Whether this user may reserve for this process; returns a watch on it and where it may run.
     fn examine(&self, peer: Peer, pid: u32) -> Result<(Watch, u64), Problem> {
         let none = || Problem(format!("there is no process {pid}"), "give a pid that lives".into());
-        let watch = self.system.watch(pid).map_err(|_| none())?;
+        let watch = self.system.watch(pid).map_err(|e| match e.raw_os_error() {
+            Some(libc::EMFILE | libc::ENFILE) => Problem(
+                format!("process {pid} cannot be watched: {e}"),
+                "give reservations back, or raise the limit of open files".into(),
+            ),
+            _ => none(),
+        })?;
         let facts = self.system.facts(pid).map_err(|_| none())?;
         if self.system.gone(&watch) {
             return Err(none());

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Loading, attaching and talking to the kernel shell.
 
+use std::collections::BTreeMap;
 use std::mem::MaybeUninit;
 
 use anyhow::{Context, Result, anyhow, bail};
@@ -10,6 +11,7 @@ use scx_utils::{scx_ops_attach, scx_ops_load, scx_ops_open, uei_exited};
 
 use crate::arena::{Arena, Layout, shell};
 use crate::bpf_skel::{BpfSkel, BpfSkelBuilder};
+use crate::costs::{Account, Cost};
 use crate::exit::Exit;
 use crate::machine::kernel_is_rt;
 
@@ -20,6 +22,7 @@ pub struct Scheduler<'a> {
     clocks: Vec<Link>,
     /// CPUs that `clocks` are for; none where timers do.
     clocked: Option<u64>,
+    account: Option<Account>,
     /// Memory shared with the BPF side.
     pub arena: Arena,
 }
@@ -46,13 +49,14 @@ pub struct Reservation {
 }
 
 impl<'a> Scheduler<'a> {
-    /// Loads the scheduler and makes it the machine's.
+    /// Loads the scheduler and makes it the machine's; `costs`: keeps account of what it costs.
     ///
     /// # Errors
     /// The kernel lacks something, another scheduler runs, or privileges are missing.
     pub fn start(
         layout: &Layout,
         verbose: bool,
+        costs: bool,
         object: &'a mut MaybeUninit<OpenObject>,
     ) -> Result<Scheduler<'a>> {
         scx_utils::try_set_rlimit_infinity();
@@ -67,6 +71,7 @@ impl<'a> Scheduler<'a> {
         let rodata = skel.maps.rodata_data.as_mut().context("rodata of the scheduler")?;
         rodata.use_timers = !rt;
         rodata.tracing = layout.ring > 0;
+        rodata.measuring = costs;
         skel.maps.arena.set_max_entries(layout.pages())?;
         if verbose {
             // The verifier's statistics: how many instructions it looked at for each program.
@@ -93,9 +98,10 @@ impl<'a> Scheduler<'a> {
         skel.maps.bss_data.as_mut().context("bss of the scheduler")?.shell =
             arena.address() as *mut _;
         let clocks = if rt { attach_clocks(&mut skel, layout.online)? } else { Vec::new() };
+        let account = costs.then(Account::open).transpose()?;
         let link = Some(scx_ops_attach!(skel, onbeat_ops)?);
         let clocked = rt.then_some(layout.online);
-        Ok(Scheduler { skel, link, clocks, clocked, arena })
+        Ok(Scheduler { skel, link, clocks, clocked, account, arena })
     }
 
     /// Sees to it that every CPU on line has a clock; to be called now and then. Where timers
@@ -112,6 +118,11 @@ impl<'a> Scheduler<'a> {
             self.clocked = Some(online);
         }
         Ok(())
+    }
+
+    /// What its entry points have cost so far, if that is counted.
+    pub fn costs(&self) -> Option<BTreeMap<String, Cost>> {
+        self.account.as_ref().map(|account| account.costs(self.arena.shell()))
     }
 
     /// Whether the kernel has taken the scheduler out.

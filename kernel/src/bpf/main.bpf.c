@@ -28,6 +28,7 @@ struct {
 
 const volatile bool use_timers = true;
 const volatile bool tracing;
+const volatile bool measuring;
 
 UEI_DEFINE(uei);
 
@@ -51,11 +52,13 @@ static __always_inline bool lock_take(void)
 	return false;
 }
 
+/*
+ * Where the core's view of a thread is found: in task storage, and, quicker, in the thread's
+ * dsq_vtime, which nobody else uses as no DSQ is ordered by it. 0: the core does not know it.
+ * Its `want` is the reservation to join at the next switch: id + 1, 0: none, ~0: leave.
+ */
 struct thread {
-	u64 core;  /* struct ob_task, in the arena; 0: not known to the core */
-	u64 want;  /* reservation to join at the next switch: id + 1, 0: none, ~0: leave */
-	u64 ran;   /* sum_exec_runtime when it began to run */
-	u32 bound; /* kernel thread of one CPU: goes round the core */
+	u64 core;
 };
 
 struct {
@@ -82,9 +85,18 @@ struct {
 #define BE_SLICE 4000000ULL
 #define ALARM_SLOT OB_MAX_CPUS
 
-static __always_inline struct thread *thread_of(struct task_struct *p)
+/* The core's view of a thread of this class. */
+static __always_inline ob_task_p task_of(const struct task_struct *p)
 {
-	return bpf_task_storage_get(&threads, p, 0, 0);
+	return (ob_task_p)p->scx.dsq_vtime;
+}
+
+/* The core's view of any thread. */
+static __always_inline ob_task_p task_stored(struct task_struct *p)
+{
+	struct thread *th = bpf_task_storage_get(&threads, p, 0, 0);
+
+	return th ? (ob_task_p)th->core : NULL;
 }
 
 static __always_inline u64 cpus_of(const struct task_struct *p)
@@ -184,12 +196,12 @@ static __always_inline void effects_apply(struct effects *fx, u64 now)
 	} while (0)
 
 /* Joins or leaves a reservation as asked by `assign`; the thread is neither queued nor running. */
-static __always_inline void thread_join(struct thread *th, ob_task_p t, u64 now)
+static __always_inline void thread_join(ob_task_p t, u64 now)
 {
-	u64 want = th->want;
+	u64 want = t->want;
 	ob_server_p sv = NULL;
 
-	th->want = 0;
+	t->want = 0;
 	if (want != OB_NEVER && want - 1 < shell->nr_servers) {
 		sv = &shell->servers[want - 1];
 		if (sv->used != 1)
@@ -199,47 +211,61 @@ static __always_inline void thread_join(struct thread *th, ob_task_p t, u64 now)
 	ob_attach(&shell->ob, t, sv, now);
 }
 
+/* Whether all goes by fair sharing, and no trace wants to know. */
+static __always_inline bool unreserved(void)
+{
+	return !shell->ob.engaged && !tracing;
+}
+
 s32 BPF_STRUCT_OPS(onbeat_select_cpu, struct task_struct *p, s32 prev_cpu, u64 wake_flags)
 {
-	struct thread *th = thread_of(p);
+	ob_task_p t = task_of(p);
 	bool idle = false;
-	s32 cpu;
+	s32 cpu, here;
 
 	USE_ARENA();
 	/* Reservations are placed by the core. */
-	if (th && th->core && (((ob_task_p)th->core)->server || th->want))
+	if (t && (t->server || t->want))
 		return prev_cpu;
 	cpu = scx_bpf_select_cpu_dfl(p, prev_cpu, wake_flags, &idle);
-	if (idle)
+	if (idle) {
 		scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, BE_SLICE, 0);
+		return cpu;
+	}
+	/* The waker is about to sleep and nobody waits for a CPU: its place is free in a moment. */
+	if ((wake_flags & SCX_WAKE_SYNC) && unreserved() && !shell->ob.best_effort.root) {
+		here = bpf_get_smp_processor_id();
+		if ((cpus_of(p) & OB_BIT(here)) &&
+		    !scx_bpf_dsq_nr_queued(SCX_DSQ_LOCAL_ON | here)) {
+			scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, BE_SLICE, 0);
+			return here;
+		}
+	}
 	return cpu;
 }
 
 void BPF_STRUCT_OPS(onbeat_enqueue, struct task_struct *p, u64 enq_flags)
 {
-	struct thread *th = thread_of(p);
-	ob_task_p t;
+	ob_task_p t = task_of(p);
 	u64 now, cpus;
 
 	USE_ARENA();
-	if (th)
-		th->bound = is_bound(p); /* kthread_bind comes after the fork */
-	if (!th || !th->core || th->bound) {
-		/* Kernel threads of one CPU serve interrupts and the like: at once. */
-		if (th && th->bound)
-			scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, BE_SLICE, enq_flags | SCX_ENQ_PREEMPT);
-		else
-			scx_bpf_dsq_insert(p, SCX_DSQ_GLOBAL, BE_SLICE, enq_flags);
+	/* Kernel threads of one CPU serve interrupts and the like: at once. */
+	if (is_bound(p)) {
+		scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, BE_SLICE, enq_flags | SCX_ENQ_PREEMPT);
 		return;
 	}
-	t = (ob_task_p)th->core;
-	now = t->server || th->want ? bpf_ktime_get_ns() : 0;
+	if (!t) {
+		scx_bpf_dsq_insert(p, SCX_DSQ_GLOBAL, BE_SLICE, enq_flags);
+		return;
+	}
+	now = t->server || t->want ? bpf_ktime_get_ns() : 0;
 	cpus = cpus_of(p);
 	LOCKED(fx)
 	{
 		t->cpus = cpus;
-		if (th->want)
-			thread_join(th, t, now);
+		if (t->want)
+			thread_join(t, now);
 		ob_ready(&shell->ob, t, now);
 		UNLOCK(fx);
 		effects_apply(&fx, now);
@@ -251,14 +277,11 @@ void BPF_STRUCT_OPS(onbeat_enqueue, struct task_struct *p, u64 enq_flags)
 
 void BPF_STRUCT_OPS(onbeat_dequeue, struct task_struct *p, u64 deq_flags)
 {
-	struct thread *th = thread_of(p);
-	ob_task_p t;
+	ob_task_p t = task_of(p);
 
 	USE_ARENA();
-	if (!th || !th->core)
-		return;
-	t = (ob_task_p)th->core;
-	if (!t->waiting && !t->picked)
+	/* From Linux 7.1 on also called for every thread that goes to a CPU, `picked` then. */
+	if (!t || !t->waiting)
 		return;
 	LOCKED(fx)
 	{
@@ -270,28 +293,35 @@ void BPF_STRUCT_OPS(onbeat_dequeue, struct task_struct *p, u64 deq_flags)
 
 void BPF_STRUCT_OPS(onbeat_dispatch, s32 cpu, struct task_struct *prev)
 {
-	struct thread *pth = NULL;
 	ob_task_p pt = NULL;
+	u64 now = 0;
 	u32 try;
-	u64 now;
 
 	USE_ARENA();
-	if (prev && (prev->scx.flags & SCX_TASK_QUEUED)) {
-		pth = thread_of(prev);
-		if (pth && pth->core && !pth->bound)
-			pt = (ob_task_p)pth->core;
-	}
-	now = bpf_ktime_get_ns();
+	if (prev && (prev->scx.flags & SCX_TASK_QUEUED) && !is_bound(prev))
+		pt = task_of(prev);
 	for (try = OB_ZERO; try < 8 && can_loop; try++) {
 		struct task_struct *p;
 		ob_task_p t = NULL;
 		u64 tid = 0, slice = BE_SLICE;
+		bool clock = now || !unreserved();
 
+		if (clock && !now)
+			now = bpf_ktime_get_ns();
 		LOCKED(fx)
 		{
-			if (shell->ob.alarm_at <= now)
-				ob_alarm(&shell->ob, now);
-			t = (ob_task_p)ob_pick(&shell->ob, cpu, pt, now);
+			if (!clock && shell->ob.engaged) {
+				/* Just now: the clock is needed after all. */
+				UNLOCK(fx);
+				continue;
+			}
+			if (!shell->ob.engaged) {
+				t = (ob_task_p)ob_pick_unreserved(&shell->ob, cpu, pt, now);
+			} else {
+				if (shell->ob.alarm_at <= now)
+					ob_alarm(&shell->ob, now);
+				t = (ob_task_p)ob_pick(&shell->ob, cpu, pt, now);
+			}
 			if (t) {
 				tid = t->payload;
 				if (t->server)
@@ -320,19 +350,17 @@ void BPF_STRUCT_OPS(onbeat_dispatch, s32 cpu, struct task_struct *prev)
 
 void BPF_STRUCT_OPS(onbeat_running, struct task_struct *p)
 {
-	struct thread *th = thread_of(p);
+	ob_task_p t = task_of(p);
 	s32 cpu = scx_bpf_task_cpu(p);
 	ob_cpu_p c;
-	ob_task_p t;
 	u64 now;
 
 	USE_ARENA();
-	if (!th || !th->core || th->bound)
+	if (!t || is_bound(p))
 		return;
-	th->ran = p->se.sum_exec_runtime;
-	t = (ob_task_p)th->core;
+	t->ran = p->se.sum_exec_runtime;
 	c = &shell->ob.cpu[cpu & 63];
-	if (!t->server && !th->want && !tracing && !c->share) {
+	if (!t->server && !t->want && !tracing && !c->share) {
 		ob_p ob = &shell->ob;
 
 		/* Nothing here needs the lock: the fields are this CPU's and this thread's own. */
@@ -340,14 +368,13 @@ void BPF_STRUCT_OPS(onbeat_running, struct task_struct *p)
 		t->picked = 0;
 		t->running = 1;
 		t->cpu = cpu;
-		if (t->vtime < ob->vtime)
-			ob_share_clamp(ob, t);
+		ob_share_begin(ob, t);
 		if (c->key == OB_KEY_IDLE) {
 			c->key = OB_KEY_BE;
 			__sync_fetch_and_and(&ob->idle, ~OB_BIT(cpu));
 		}
 		/* A reservation came while this thread was on its way to what was an idle CPU. */
-		if (c->key > OB_KEY_SHARE && c->domain->active.root &&
+		if (ob->engaged && c->key > OB_KEY_SHARE && c->domain->active.root &&
 		    (c->domain->active.root->sub_mask & OB_BIT(cpu)))
 			scx_bpf_kick_cpu(cpu, SCX_KICK_PREEMPT);
 		return;
@@ -355,8 +382,8 @@ void BPF_STRUCT_OPS(onbeat_running, struct task_struct *p)
 	now = bpf_ktime_get_ns();
 	LOCKED(fx)
 	{
-		if (th->want)
-			thread_join(th, t, now);
+		if (t->want)
+			thread_join(t, now);
 		if (!t->awake)
 			ob_ready(&shell->ob, t, now);
 		ob_unqueue(&shell->ob, t);
@@ -370,17 +397,15 @@ void BPF_STRUCT_OPS(onbeat_running, struct task_struct *p)
 
 void BPF_STRUCT_OPS(onbeat_stopping, struct task_struct *p, bool runnable)
 {
-	struct thread *th = thread_of(p);
+	ob_task_p t = task_of(p);
 	s32 cpu = scx_bpf_task_cpu(p);
-	ob_task_p t;
 	u64 now;
 
 	USE_ARENA();
-	if (!th || !th->core || th->bound)
+	if (!t)
 		return;
-	t = (ob_task_p)th->core;
 	if (!t->server)
-		ob_share_charge(t, p->se.sum_exec_runtime - th->ran);
+		ob_share_charge(t, p->se.sum_exec_runtime - t->ran);
 	if (shell->ob.cpu[cpu & 63].curr != t) {
 		t->running = 0;
 		return;
@@ -396,14 +421,12 @@ void BPF_STRUCT_OPS(onbeat_stopping, struct task_struct *p, bool runnable)
 
 void BPF_STRUCT_OPS(onbeat_quiescent, struct task_struct *p, u64 deq_flags)
 {
-	struct thread *th = thread_of(p);
-	ob_task_p t;
+	ob_task_p t = task_of(p);
 	u64 now;
 
 	USE_ARENA();
-	if (!th || !th->core || !(deq_flags & SCX_DEQ_SLEEP))
+	if (!t || !(deq_flags & SCX_DEQ_SLEEP))
 		return;
-	t = (ob_task_p)th->core;
 	if (!t->server) {
 		t->awake = 0;
 		return;
@@ -419,14 +442,12 @@ void BPF_STRUCT_OPS(onbeat_quiescent, struct task_struct *p, u64 deq_flags)
 
 bool BPF_STRUCT_OPS(onbeat_yield, struct task_struct *from, struct task_struct *to)
 {
-	struct thread *th = thread_of(from);
-	ob_task_p t;
+	ob_task_p t = task_of(from);
 	u64 now;
 
 	USE_ARENA();
-	if (!th || !th->core)
+	if (!t)
 		return false;
-	t = (ob_task_p)th->core;
 	if (!t->server) {
 		scx_bpf_task_set_slice(from, 0);
 		return false;
@@ -445,25 +466,23 @@ bool BPF_STRUCT_OPS(onbeat_yield, struct task_struct *from, struct task_struct *
  * leave a reservation while it runs may run on without a switch: it does so here. */
 void BPF_STRUCT_OPS(onbeat_tick, struct task_struct *p)
 {
-	struct thread *th = thread_of(p);
+	ob_task_p t = task_of(p);
 	s32 cpu = scx_bpf_task_cpu(p);
 	u64 now, slice = BE_SLICE;
 
 	USE_ARENA();
-	if (th && th->want && th->core && !th->bound) {
-		ob_task_p t = (ob_task_p)th->core;
-
+	if (t && t->want && !is_bound(p)) {
 		now = bpf_ktime_get_ns();
 		LOCKED(fx)
 		{
 			ob_stop(&shell->ob, cpu, OB_STOP_PREEMPTED, now);
-			thread_join(th, t, now);
+			thread_join(t, now);
 			ob_run(&shell->ob, cpu, t, now);
 			if (t->server)
 				slice = SCX_SLICE_INF;
 			UNLOCK(fx);
 			effects_apply(&fx, now);
-			th->ran = p->se.sum_exec_runtime;
+			t->ran = p->se.sum_exec_runtime;
 			scx_bpf_task_set_slice(p, slice);
 		}
 		return;
@@ -489,37 +508,36 @@ void BPF_STRUCT_OPS(onbeat_tick, struct task_struct *p)
 
 void BPF_STRUCT_OPS(onbeat_set_weight, struct task_struct *p, u32 weight)
 {
-	struct thread *th = thread_of(p);
+	ob_task_p t = task_of(p);
 
 	USE_ARENA();
-	if (th && th->core)
-		((ob_task_p)th->core)->weight = weight;
+	if (t)
+		t->weight = weight;
 }
 
+/* The thread joins this class. */
 void BPF_STRUCT_OPS(onbeat_enable, struct task_struct *p)
 {
-	struct thread *th = thread_of(p);
+	ob_task_p t = task_stored(p);
 
 	USE_ARENA();
-	if (th && th->core)
-		((ob_task_p)th->core)->weight = p->scx.weight;
+	scx_bpf_task_set_dsq_vtime(p, (u64)t);
+	if (t)
+		t->weight = p->scx.weight;
 }
 
 s32 BPF_STRUCT_OPS_SLEEPABLE(onbeat_init_task, struct task_struct *p,
 			     struct scx_init_task_args *args)
 {
 	struct thread *th = bpf_task_storage_get(&threads, p, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
-	struct thread *parent = NULL;
-	ob_task_p t = NULL;
+	ob_task_p t = NULL, parent = NULL;
 
 	USE_ARENA();
 	if (!th)
 		return -ENOMEM;
 	th->core = 0;
-	th->ran = p->se.sum_exec_runtime;
-	th->bound = is_bound(p);
 	if (args->fork)
-		parent = bpf_task_storage_get(&threads, bpf_get_current_task_btf(), 0, 0);
+		parent = task_stored(bpf_get_current_task_btf());
 	LOCKED(fx)
 	{
 		t = shell->free;
@@ -538,6 +556,8 @@ s32 BPF_STRUCT_OPS_SLEEPABLE(onbeat_init_task, struct task_struct *p,
 	t->node.linked = 0;
 	t->tid = p->pid;
 	t->payload = p->scx.tid;
+	t->want = 0;
+	t->ran = p->se.sum_exec_runtime;
 	t->cpus = cpus_of(p);
 	t->weight = p->scx.weight ?: 100;
 	t->vtime = shell->ob.vtime;
@@ -548,13 +568,11 @@ s32 BPF_STRUCT_OPS_SLEEPABLE(onbeat_init_task, struct task_struct *p,
 	t->picked = 0;
 	t->rotated = 0;
 	/* A reservation covers the program's threads and children. */
-	if (parent && parent->core && !(p->flags & PF_KTHREAD)) {
-		ob_server_p sv = ((ob_task_p)parent->core)->server;
-
+	if (parent && !(p->flags & PF_KTHREAD)) {
 		if (parent->want)
-			th->want = parent->want;
-		else if (sv)
-			th->want = sv->id + 1;
+			t->want = parent->want;
+		else if (parent->server)
+			t->want = parent->server->id + 1;
 	}
 	th->core = (u64)t;
 	return 0;
@@ -562,7 +580,7 @@ s32 BPF_STRUCT_OPS_SLEEPABLE(onbeat_init_task, struct task_struct *p,
 
 void BPF_STRUCT_OPS(onbeat_exit_task, struct task_struct *p, struct scx_exit_task_args *args)
 {
-	struct thread *th = thread_of(p);
+	struct thread *th = bpf_task_storage_get(&threads, p, 0, 0);
 	ob_task_p t;
 	u64 now;
 
@@ -636,6 +654,8 @@ static int timer_fired(void *map, u32 *slot, struct timer_slot *ts)
 	}
 	if (next != OB_NEVER)
 		timer_set(cpu, next, now);
+	if (measuring)
+		__sync_fetch_and_add(&shell->ticks_ns, bpf_ktime_get_ns() - now);
 	return 0;
 }
 
@@ -709,7 +729,7 @@ SEC("syscall")
 int assign(struct shell_assign *arg)
 {
 	struct task_struct *p = bpf_task_from_pid(arg->tid);
-	struct thread *th;
+	ob_task_p t;
 	s32 id = arg->id;
 	u64 now;
 
@@ -717,19 +737,18 @@ int assign(struct shell_assign *arg)
 	arg->result = -ESRCH;
 	if (!p)
 		return 0;
-	th = thread_of(p);
-	if (th && th->core && !th->bound) {
-		ob_task_p t = (ob_task_p)th->core;
+	t = task_stored(p);
+	if (t && !is_bound(p)) {
 		u32 queued = 0, busy = 0;
 
 		now = bpf_ktime_get_ns();
 		LOCKED(fx)
 		{
-			th->want = id < 0 ? OB_NEVER : (u64)id + 1;
+			t->want = id < 0 ? OB_NEVER : (u64)id + 1;
 			busy = t->running || t->picked;
 			queued = t->waiting;
 			if (!busy) {
-				thread_join(th, t, now);
+				thread_join(t, now);
 				if (queued)
 					ob_ready(&shell->ob, t, now);
 			}

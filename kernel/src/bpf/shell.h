@@ -24,6 +24,7 @@ struct shell {
 	u64 lock_failed;
 	u64 kicks;
 	u64 ticks;
+	u64 ticks_ns; /* they took; counted while measuring */
 	u64 late_max; /* ns, worst delay of a timer */
 };
 

@@ -1,0 +1,93 @@
+#!/bin/sh
+# SPDX-License-Identifier: GPL-2.0-only
+# Measures what Onbeat costs; tables on stdout, everything measured in results/bench.
+#
+#   bench.sh [sim|loads|costs]...     all of them when none is given
+#
+#   sim    jobs a second in the simulator, 24 tasks on 4 CPUs
+#   loads  usual loads in the lab under Onbeat without reservations, under the kernel's own EEVDF and
+#          under published sched_ext schedulers, on 1 and on 4 CPUs
+#   costs  guest nanoseconds per call of the scheduler's entry points with 1 to 1000 tasks
+set -eu
+cd "$(dirname "$0")/.."
+[ $# -gt 0 ] || set -- sim loads costs
+out=results/bench
+mkdir -p "$out"
+bin=target/release
+
+lab() {
+    "$bin/onbeat-lab" --program "$bin/scx_onbeat" "$@"
+}
+
+sim() {
+    echo "Simulator (jobs a second; SimSo does 6 to 8 thousand)"
+    cargo bench --quiet -p onbeat-sim --bench speed | tee "$out/sim.json"
+}
+
+loads() {
+    scripts/fetch-peers.sh
+    for cpus in 1 4; do
+        for scheduler in eevdf flash bpfland rusty onbeat; do
+            echo "bench: usual loads under $scheduler on $cpus CPUs" >&2
+            peer=
+            case $scheduler in
+            flash | bpfland | rusty) peer="--program .cache/peers/bin/scx_$scheduler" ;;
+            esac
+            # shellcheck disable=SC2086 # two words or none
+            lab --cpus "$cpus" $peer --program "$(command -v perf)" --program "$(command -v hackbench)" \
+                --file scripts/bench/loads.sh:/bin/loads -- sh /bin/loads "$scheduler" |
+                sed "s/^/$cpus $scheduler /"
+        done
+    done >"$out/loads"
+    # Medians of three; the rate beside that of the best of the others.
+    sort -k1,1n -k3,3 -k2,2 -k4,4g "$out/loads" | awk '
+        { key = $1 " " $3; n[key " " $2]++; if (n[key " " $2] == 2) time[key " " $2] = $4; keys[key] = 1 }
+        END {
+            printf "%-5s %-9s %9s %9s %9s %9s %9s  %s\n", "CPUs", "load", "eevdf", "flash",
+                "bpfland", "rusty", "onbeat", "onbeat\47s rate / the best of the others\47"
+            split("1 4", cpus); split("pipe messages build", load); split("eevdf flash bpfland rusty", other)
+            for (c = 1; c <= 2; c++) for (l = 1; l <= 3; l++) {
+                key = cpus[c] " " load[l]; best = ""
+                printf "%-5s %-9s", cpus[c], load[l]
+                for (o = 1; o <= 4; o++) {
+                    t = time[key " " other[o]]
+                    printf " %7.3f s", t
+                    if (best == "" || t < best) best = t
+                }
+                t = time[key " onbeat"]
+                printf " %7.3f s  %.2f\n", t, best / t
+            }
+        }'
+}
+
+costs() {
+    echo "Scheduler, guest nanoseconds per call on 1 CPU"
+    for kind in fair reserved; do
+        for count in 1 10 100 1000; do
+            echo "bench: cost with $count $kind tasks" >&2
+            lab --cpus 1 --memory 4096 --program "$bin/onbeat-crowd" \
+                --file scripts/bench/costs.sh:/bin/costs -- sh /bin/costs "$count" "$kind" |
+                sed "s/^/$kind $count /"
+        done
+    done >"$out/costs"
+    printf '%-9s %6s %9s %9s %9s %9s %9s\n' tasks number enqueue dispatch running stopping budget
+    while read -r kind count json; do
+        printf '%-9s %6s' "$kind" "$count"
+        for entry in enqueue dispatch running stopping budget; do
+            cost=$(echo "$json" | sed -n "s/.*\"$entry\":{[^}]*\"mean_ns\":\([0-9]*\).*/\1/p")
+            printf ' %9s' "${cost:--}"
+        done
+        echo
+    done <"$out/costs"
+}
+
+for part in "$@"; do
+    case $part in
+    sim | loads | costs) "$part" ;;
+    *)
+        echo "bench: there is no part '$part'; choose from sim, loads, costs" >&2
+        exit 2
+        ;;
+    esac
+    echo
+done

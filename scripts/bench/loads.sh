@@ -1,0 +1,50 @@
+#!/bin/sh
+# SPDX-License-Identifier: GPL-2.0-only
+# In the guest: the usual scheduling loads under scheduler $1 (eevdf: the kernel's own), three times
+# each. Prints a line "LOAD SECONDS" for each; smaller is better.
+set -eu
+scheduler=$1
+cpus=$(nproc)
+
+if [ "$scheduler" != eevdf ]; then
+    "scx_$scheduler" >/out/scheduler.log 2>&1 &
+    pid=$!
+    until [ "$(cat /sys/kernel/sched_ext/state)" = enabled ]; do
+        kill -0 $pid 2>/dev/null || {
+            cat /out/scheduler.log
+            exit 1
+        }
+        sleep 0.1
+    done
+    # Until it has settled.
+    sleep 1
+fi
+
+# A round trip is two messages over two pipes.
+pipe() {
+    perf bench -f simple sched pipe -l 10000
+}
+# 80 processes in 4 groups, each sending 2000 messages.
+messages() {
+    hackbench -g 4 -f 10 -l 100 | sed -n 's/^Time: //p'
+}
+# What make -j does: many short processes that compute and pass data on.
+build() {
+    begin=$(cut -d ' ' -f 1 /proc/uptime)
+    seq 120 | xargs -P $((cpus * 2)) -I N \
+        sh -c 'head -c 60000 /bin/busybox | gzip -9 | sha256sum >/tmp/N; cat /tmp/N >/dev/null; true'
+    end=$(cut -d ' ' -f 1 /proc/uptime)
+    awk "BEGIN { print $end - $begin }"
+}
+for round in 1 2 3; do
+    for load in pipe messages build; do
+        echo "$load $($load)"
+    done
+done
+if [ "$scheduler" != eevdf ]; then
+    [ "$(cat /sys/kernel/sched_ext/state)" = enabled ] || {
+        echo "$scheduler was thrown out"
+        exit 1
+    }
+    kill -INT $pid
+fi
