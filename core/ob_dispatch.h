@@ -15,75 +15,6 @@
 #define OB_DISPATCH_H
 
 #include "policies/registry.h"
-#include "ob_share.h"
-
-/* Threads of one server take turns of this length, ns. */
-#define OB_ROTATE 4000000ULL
-
-/* Sets c->timer: when the dispatcher must look at what runs here again. */
-OB_INLINE void ob_arm(ob_p ob, ob_cpu_p c, u64 now)
-{
-	ob_server_p sv = c->server;
-	u64 t = OB_NEVER;
-
-	if (sv) {
-		if (ob_policy_enforces(sv))
-			t = sv->charged +
-			    (sv->e > 0 ? ((u64)sv->e + sv->running - 1) / ob_max(sv->running, 1)
-				       : 0);
-		if (sv->waiting)
-			t = ob_min(t, now + OB_ROTATE);
-		if (ob->share_quantum && c->credit < ob->share_quantum)
-			t = ob_min(t, c->since + ob_share_wait(ob, c));
-	} else if (c->share) {
-		t = c->since + c->credit;
-	}
-	c->timer = t;
-	ob->rearm |= OB_BIT(c->id);
-}
-
-/* The CPU among `cpus` that runs what matters least, `prefer` first among equals. */
-OB_FN u32 ob_victim(ob_p ob OB_ARG, u64 cpus, u32 prefer)
-{
-	u64 worst = 0;
-	u32 best = OB_MAX_CPUS, i;
-
-	if (cpus & OB_BIT(prefer)) {
-		best = prefer;
-		worst = ob_cpu(ob, prefer)->key;
-		if (worst == OB_KEY_IDLE)
-			return best;
-	}
-	for (i = OB_ZERO; i < ob->nr_cpus && OB_LOOP; i++) {
-		u64 key;
-
-		if (!(cpus & OB_BIT(i)))
-			continue;
-		key = ob_cpu(ob, i)->key;
-		if (best == OB_MAX_CPUS || key > worst) {
-			best = i;
-			worst = key;
-		}
-	}
-	return best;
-}
-
-/* If a waiting thread of `sv` comes before what some CPU runs, that CPU is kicked and counted as
- * taken, so that the next one to wake looks at another. */
-OB_FN void ob_preempt(ob_p ob OB_ARG, ob_server_p sv OB_ARG, u32 prefer)
-{
-	u64 cpus = sv->node.mask & ob->online;
-	u32 victim;
-
-	if (!sv->node.linked || !cpus)
-		return;
-	victim = ob_victim(ob, cpus, prefer);
-	if (victim < OB_MAX_CPUS && ob_cpu(ob, victim)->key > sv->node.key) {
-		ob_cpu(ob, victim)->key = sv->node.key;
-		ob->idle &= ~OB_BIT(victim);
-		ob->kick |= OB_BIT(victim);
-	}
-}
 
 /* Links a ready thread into its server's list, at the head if it was interrupted. */
 OB_INLINE void ob_thread_link(ob_p ob, ob_server_p sv, ob_task_p t, int at_head)
@@ -140,6 +71,20 @@ OB_FN void ob_server_begin(ob_p ob OB_ARG, ob_server_p sv OB_ARG, u64 now)
 	ob_emit(ob, now, OB_KC(OB_EV_ACTIVATE, OB_NONE), OB_TS(OB_NONE, sv->id), (u64)sv->e, sv->s);
 }
 
+/* A server in the middle of a marked job wakes: what slept past its deadline or hoarded budget may
+ * not fall upon the others now (the CBS's rule for a job that arrives). */
+OB_FN void ob_server_wake(ob_p ob OB_ARG, ob_server_p sv OB_ARG, u64 now)
+{
+	if (!ob_policy_enforces(sv) || sv->throttled)
+		return;
+	ob_server_charge(sv, now);
+	ob_server_restore(ob, sv, now);
+	ob_server_cbs_release(ob, sv, now);
+	if (sv->e <= 0)
+		ob_policy_exhausted(ob, sv, now);
+	ob_server_requeue(ob, sv);
+}
+
 /* A job of `sv` ends: counters, and the policy may pass on what is left. */
 OB_FN void ob_server_end(ob_p ob OB_ARG, ob_server_p sv OB_ARG, u64 now)
 {
@@ -192,10 +137,11 @@ OB_FN void ob_ready(ob_p ob OB_ARG, ob_task_p t OB_ARG, u64 now)
 		ob->kick |= cpus & -cpus;
 		return;
 	}
-	if (woke) {
-		sv->awake++;
-		if (sv->awake == 1 && !sv->active)
+	if (woke && !sv->awake++) {
+		if (!sv->active)
 			ob_server_begin(ob, sv, now);
+		else
+			ob_server_wake(ob, sv, now);
 	}
 	ob_thread_link(ob, sv, t, at_head);
 	if (sv->throttled)
@@ -206,8 +152,10 @@ OB_FN void ob_ready(ob_p ob OB_ARG, ob_task_p t OB_ARG, u64 now)
 		ob_server_requeue(ob, sv);
 	ob_preempt(ob, sv, t->cpu);
 	/* A sibling that runs has no turn to end while alone: it has now. */
-	if (sv->running)
-		ob->rearm |= ob_server_running_on(ob, sv);
+	if (sv->running) {
+		ob_server_charge(sv, now);
+		ob_server_rearm(ob, sv);
+	}
 }
 
 /* Takes `t` out of whatever queue holds it. Idempotent. */
@@ -319,7 +267,7 @@ OB_FN u64 ob_pick(ob_p ob OB_ARG, u32 cpu, ob_task_p prev OB_ARG, u64 now)
 {
 	ob_cpu_p c = ob_cpu(ob, cpu);
 	u64 bit = OB_BIT(cpu);
-	ob_server_p cand, mine = OB_NULL;
+	ob_server_p cand, first, mine = OB_NULL;
 	ob_task_p t = OB_NULL;
 	u32 be;
 
@@ -375,13 +323,17 @@ OB_FN u64 ob_pick(ob_p ob OB_ARG, u32 cpu, ob_task_p prev OB_ARG, u64 now)
 	}
 	ob->idle &= ~bit;
 	if (t == prev)
-		ob_arm(ob, c, now);
+		ob_arm(ob, c);
 	else
 		t->picked = 1;
-	/* Claims can be lost to races and to threads that vanish: whoever waits looks again. */
-	cand = (ob_server_p)ob_tree_first(&c->domain->active, ob->online);
+	/* Claims are lost to earlier deadlines, to races and to threads that vanish: who had
+	 * claimed this CPU, and who waits at all, looks again. */
+	cand = (ob_server_p)ob_tree_first(&c->domain->active, bit);
 	if (cand)
 		ob_preempt(ob, cand, cand->head ? cand->head->cpu : cpu);
+	first = (ob_server_p)ob_tree_first(&c->domain->active, ob->online);
+	if (first && first != cand)
+		ob_preempt(ob, first, first->head ? first->head->cpu : cpu);
 	return (u64)t;
 }
 
@@ -412,10 +364,10 @@ OB_FN void ob_run(ob_p ob OB_ARG, u32 cpu, ob_task_p t OB_ARG, u64 now)
 	}
 	ob_emit(ob, now, OB_KC(OB_EV_RUN, cpu), OB_TS(t->tid, sv ? sv->id : OB_NONE),
 		sv ? sv->s : 0, sv ? (u64)sv->e : 0);
-	ob_arm(ob, c, now);
+	ob_arm(ob, c);
 	/* Siblings on other CPUs now share the budget with one more: their time is up sooner. */
 	if (sv && sv->running > 1)
-		ob->rearm |= ob_server_running_on(ob, sv);
+		ob_server_rearm(ob, sv);
 }
 
 /* What runs on `cpu` stops, for `reason` (enum ob_stop). */
@@ -432,6 +384,9 @@ OB_FN void ob_stop(ob_p ob OB_ARG, u32 cpu, u64 reason, u64 now)
 	c->curr = OB_NULL;
 	c->server = OB_NULL;
 	c->use = OB_USE_SWITCH;
+	/* Who gets what it leaves is welcome here. */
+	if (reason != OB_STOP_PREEMPTED)
+		c->key = OB_KEY_IDLE;
 	t->running = 0;
 	if (!sv)
 		return;
@@ -457,7 +412,7 @@ OB_FN void ob_tick(ob_p ob OB_ARG, u32 cpu, u64 now)
 		ob->kick |= bit;
 	if (sv && sv->waiting && (sv->node.mask & bit))
 		ob->kick |= bit;
-	ob_arm(ob, c, now);
+	ob_arm(ob, c);
 }
 
 /* Brings back the servers whose time of replenishment has come, and makes those urgent whose

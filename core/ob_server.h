@@ -6,7 +6,13 @@
 #ifndef OB_SERVER_H
 #define OB_SERVER_H
 
-#include "ob_types.h"
+#include "ob_share.h"
+
+/* Threads of one server take turns of this length, ns. */
+#define OB_ROTATE 4000000ULL
+
+/* Whether its budget is enforced: the registry says so. */
+OB_INLINE int ob_policy_enforces(ob_server_p sv);
 
 /* The key that orders `sv` in its domain. */
 OB_INLINE u64 ob_server_key(ob_server_p sv)
@@ -97,6 +103,39 @@ OB_FN u64 ob_server_running_on(ob_p ob OB_ARG, ob_server_p sv OB_ARG)
 	return cpus;
 }
 
+/* Sets c->timer: when the dispatcher must look at what runs here again. The server has just been
+ * charged. */
+OB_INLINE void ob_arm(ob_p ob, ob_cpu_p c)
+{
+	ob_server_p sv = c->server;
+	u64 t = OB_NEVER;
+
+	if (sv) {
+		if (ob_policy_enforces(sv))
+			t = sv->charged +
+			    (sv->e > 0 ? ((u64)sv->e + sv->running - 1) / ob_max(sv->running, 1)
+				       : 0);
+		if (sv->waiting)
+			t = ob_min(t, sv->charged + OB_ROTATE);
+		if (ob->share_quantum && c->credit < ob->share_quantum)
+			t = ob_min(t, c->since + ob_share_wait(ob, c));
+	} else if (c->share) {
+		t = c->since + c->credit;
+	}
+	c->timer = t;
+	ob->rearm |= OB_BIT(c->id);
+}
+
+/* Sets the timers of all CPUs that run `sv`. */
+OB_FN void ob_server_rearm(ob_p ob OB_ARG, ob_server_p sv OB_ARG)
+{
+	u32 i;
+
+	for (i = OB_ZERO; i < ob->nr_cpus && OB_LOOP; i++)
+		if (ob_cpu(ob, i)->server == sv)
+			ob_arm(ob, ob_cpu(ob, i));
+}
+
 /*
  * Puts `sv` where its key belongs, and has every CPU that runs it look again: its timer depends on
  * the budget, and somebody who waits may now come first.
@@ -129,10 +168,53 @@ OB_FN void ob_server_requeue(ob_p ob OB_ARG, ob_server_p sv OB_ARG)
 			continue;
 		if (c->key != OB_KEY_SHARE)
 			c->key = key;
-		ob->rearm |= OB_BIT(i);
+		ob_arm(ob, c);
 		first = ob_tree_first(&c->domain->active, OB_BIT(i));
 		if (sv->throttled || (first && first->key < key))
 			ob->kick |= OB_BIT(i);
+	}
+}
+
+/* The CPU among `cpus` that runs what matters least, `prefer` first among equals. */
+OB_FN u32 ob_victim(ob_p ob OB_ARG, u64 cpus, u32 prefer)
+{
+	u64 worst = 0;
+	u32 best = OB_MAX_CPUS, i;
+
+	if (cpus & OB_BIT(prefer)) {
+		best = prefer;
+		worst = ob_cpu(ob, prefer)->key;
+		if (worst == OB_KEY_IDLE)
+			return best;
+	}
+	for (i = OB_ZERO; i < ob->nr_cpus && OB_LOOP; i++) {
+		u64 key;
+
+		if (!(cpus & OB_BIT(i)))
+			continue;
+		key = ob_cpu(ob, i)->key;
+		if (best == OB_MAX_CPUS || key > worst) {
+			best = i;
+			worst = key;
+		}
+	}
+	return best;
+}
+
+/* If a waiting thread of `sv` comes before what some CPU runs, that CPU is kicked and counted as
+ * taken, so that the next one to wake looks at another. */
+OB_FN void ob_preempt(ob_p ob OB_ARG, ob_server_p sv OB_ARG, u32 prefer)
+{
+	u64 cpus = sv->node.mask & ob->online;
+	u32 victim;
+
+	if (!sv->node.linked || !cpus)
+		return;
+	victim = ob_victim(ob, cpus, prefer);
+	if (victim < OB_MAX_CPUS && ob_cpu(ob, victim)->key > sv->node.key) {
+		ob_cpu(ob, victim)->key = sv->node.key;
+		ob->idle &= ~OB_BIT(victim);
+		ob->kick |= OB_BIT(victim);
 	}
 }
 
@@ -155,6 +237,17 @@ OB_INLINE void ob_server_set(ob_p ob, ob_server_p sv, u64 now, s64 e, u64 s)
 	sv->e = e;
 	sv->s = s;
 	ob_emit(ob, now, OB_KC(OB_EV_REPLENISH, OB_NONE), OB_TS(OB_NONE, sv->id), (u64)e, s);
+}
+
+/* A server that runs on a borrowed pair gets its own back, with what is left of the other. */
+OB_INLINE void ob_server_restore(ob_p ob, ob_server_p sv, u64 now)
+{
+	if (!sv->has_saved)
+		return;
+	sv->has_saved = 0;
+	sv->e += sv->saved_e;
+	sv->s = sv->saved_s;
+	ob_emit(ob, now, OB_KC(OB_EV_RESTORE, OB_NONE), OB_TS(OB_NONE, sv->id), (u64)sv->e, sv->s);
 }
 
 /* Takes `sv` out of the queue until time `until`; ob_alarm brings it back. */
@@ -181,7 +274,7 @@ OB_INLINE void ob_server_cbs_release(ob_p ob, ob_server_p sv, u64 now)
 {
 	int fresh;
 
-	if (sv->s <= now || sv->e > (s64)sv->budget) {
+	if (sv->s <= now) {
 		fresh = 1;
 	} else if (sv->e < 0) {
 		fresh = 0;

@@ -30,13 +30,7 @@ OB_INLINE void ob_fcbs_release(ob_p ob, ob_server_p sv, u64 now)
 
 OB_INLINE void ob_fcbs_exhausted(ob_p ob, ob_server_p sv, u64 now)
 {
-	if (sv->has_saved) {
-		sv->has_saved = 0;
-		sv->e += sv->saved_e;
-		sv->s = sv->saved_s;
-		ob_emit(ob, now, OB_KC(OB_EV_RESTORE, OB_NONE), OB_TS(OB_NONE, sv->id), (u64)sv->e,
-			sv->s);
-	}
+	ob_server_restore(ob, sv, now);
 	while (sv->e <= 0 && OB_LOOP)
 		ob_server_set(ob, sv, now, sv->e + (s64)sv->budget, sv->s + sv->period);
 }
@@ -86,6 +80,7 @@ OB_INLINE void ob_fcbs_give(ob_p ob, ob_server_p sv, ob_server_p to, s64 left, u
 		to->e += left;
 	}
 	ob_server_requeue(ob, to);
+	ob_preempt(ob, to, to->head ? to->head->cpu : 0);
 }
 
 OB_INLINE void ob_fcbs_completed(ob_p ob, ob_server_p sv, u64 now)

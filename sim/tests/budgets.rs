@@ -98,7 +98,6 @@ proptest! {
     }
 
     #[test]
-    #[ignore = "the core rearms no timer for a shorter borrowed budget, and forgives a far deadline"]
     fn fcbs_serves_all_together_no_more_than_their_bandwidths(case in systems(OVERRUNNING)) {
         // A donation moves budget and makes none: the sum keeps the bound of the CBS.
         for policy in policies(|p| matches!(p.server, Server::Fcbs | Server::FcbsLag)) {

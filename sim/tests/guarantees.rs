@@ -54,7 +54,6 @@ proptest! {
     }
 
     #[test]
-    #[ignore = "a server that marks its jobs keeps a stale deadline while it sleeps"]
     fn who_keeps_to_his_budget_never_misses_beside_marked_jobs_either(
         case in systems(Kind { marks: true, ..EXACT }).prop_map(half_overrun)
     ) {

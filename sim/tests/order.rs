@@ -79,7 +79,6 @@ proptest! {
     }
 
     #[test]
-    #[ignore = "the core rearms no timer for a shorter borrowed budget, and forgives a far deadline"]
     fn every_budget_in_the_log_is_what_the_rules_of_fcbs_give(case in systems(SHARED)) {
         in_account(&case, passes_on, |_| Ok(()))?;
     }
@@ -104,7 +103,6 @@ proptest! {
     }
 
     #[test]
-    #[ignore = "the core rearms no timer for a shorter borrowed budget, and forgives a far deadline"]
     fn nobody_waits_for_a_later_deadline_either_where_deadlines_are_borrowed(
         case in systems(Kind { affinity: false, marks: false, ..ANYTHING })
     ) {
@@ -112,7 +110,6 @@ proptest! {
     }
 
     #[test]
-    #[ignore = "a donation to a waiting server preempts no other CPU yet"]
     fn a_borrowed_deadline_preempts_on_any_cpu(case in systems(ANYTHING)) {
         in_account(&case, |p| ordered(p) && passes_on(p), nobody_later_runs)?;
     }

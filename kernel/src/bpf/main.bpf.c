@@ -436,6 +436,8 @@ void BPF_STRUCT_OPS(onbeat_quiescent, struct task_struct *p, u64 deq_flags)
 	{
 		ob_sleep(&shell->ob, t, now);
 		UNLOCK(fx);
+		/* This CPU is about to pick anyway. */
+		fx.kick &= ~OB_BIT(scx_bpf_task_cpu(p));
 		effects_apply(&fx, now);
 	}
 }

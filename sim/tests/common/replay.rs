@@ -277,7 +277,7 @@ impl View<'_> {
         let now = self.now;
         let enforces = self.enforces();
         let t = &self.tasks[i];
-        if !t.active && !t.exhausted && s == now + d && new == q as i64 {
+        if (!t.active || task.marks) && !t.exhausted && s == now + d && new == q as i64 {
             let left = t.s.saturating_sub(now);
             let fair = t.e >= 0 && t.e as u128 * u128::from(d) >= u128::from(left) * u128::from(q);
             claim!(
