@@ -21,7 +21,7 @@ lab() {
 
 sim() {
     echo "Simulator (jobs a second; SimSo does 6 to 8 thousand)"
-    cargo bench --quiet -p onbeat-sim --bench speed | tee "$out/sim.json"
+    cargo bench --quiet -p onbeat-sim --bench speed 2>&1 >"$out/sim.json"
 }
 
 loads() {

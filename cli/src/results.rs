@@ -53,7 +53,7 @@ impl Results {
             .filter_map(|run| Some((run.policy.as_str(), run.outcome.as_ref().err()?.as_str())))
     }
 
-    /// The object of `--json`; docs/interfaces.md describes it.
+    /// The object of `--json`; docs/events.md describes it.
     pub fn to_json(&self) -> Value {
         let mut whole = result_json(&self.outcomes());
         let mut done = whole["runs"].take().as_array().cloned().unwrap_or_default().into_iter();

@@ -44,7 +44,7 @@ impl Outcome {
     }
 }
 
-/// The object `--json` prints: world and platform of the first outcome, then one run for each; see docs/interfaces.md.
+/// The object `--json` prints: world and platform of the first outcome, then one run for each; see docs/events.md.
 pub fn result_json(outcomes: &[Outcome]) -> Value {
     let runs: Vec<Value> = outcomes
         .iter()
