@@ -58,8 +58,12 @@ struct Task {
 #[derive(Clone, Copy)]
 struct Cpu {
     task: usize,
-    /// When the task on it began (or begins) to make progress; service before that is overhead.
+    /// When the task on it began (or begins) to make progress.
     start: u64,
+    /// It changes over to its task until then; u64::MAX: it does not.
+    switch: u64,
+    /// It was told to pick again meanwhile.
+    again: bool,
     /// When its job ends if nothing comes between.
     finish: u64,
     /// When its best-effort slice is over.
@@ -118,7 +122,14 @@ impl Engine {
             .iter()
             .filter(|t| matches!(&t.load, Load::Jobs { times, .. } if !times.is_empty()))
             .count();
-        let idle = Cpu { task: NOBODY, start: 0, finish: u64::MAX, slice: u64::MAX };
+        let idle = Cpu {
+            task: NOBODY,
+            start: 0,
+            switch: u64::MAX,
+            again: false,
+            finish: u64::MAX,
+            slice: u64::MAX,
+        };
         Engine {
             core,
             tasks,
@@ -140,6 +151,7 @@ impl Engine {
                 break;
             }
             self.now = next;
+            self.switches();
             self.completions();
             self.timers();
             self.wakeups();
@@ -157,11 +169,25 @@ impl Engine {
             next = next.min(*t);
         }
         for (i, c) in self.cpus.iter().enumerate() {
-            if c.task != NOBODY {
+            if c.switch != u64::MAX {
+                next = next.min(c.switch);
+            } else if c.task != NOBODY {
                 next = next.min(c.finish).min(c.slice).min(self.core.timer(i as u32));
             }
         }
         (next < horizon).then_some(next.max(self.now))
+    }
+
+    fn switches(&mut self) {
+        for cpu in 0..self.cpus.len() {
+            if self.cpus[cpu].switch <= self.now {
+                self.begin(cpu);
+                if std::mem::take(&mut self.cpus[cpu].again) {
+                    self.pick(cpu);
+                }
+                self.settle();
+            }
+        }
     }
 
     fn completions(&mut self) {
@@ -176,7 +202,7 @@ impl Engine {
     fn timers(&mut self) {
         for cpu in 0..self.cpus.len() {
             let c = self.cpus[cpu];
-            if c.task == NOBODY {
+            if c.task == NOBODY || c.switch != u64::MAX {
                 continue;
             }
             if self.core.timer(cpu as u32) <= self.now {
@@ -289,6 +315,10 @@ impl Engine {
     /// `cpu` asks the core what to run, as the kernel does in its dispatch callback.
     fn pick(&mut self, cpu: usize) {
         let now = self.now;
+        if self.cpus[cpu].switch != u64::MAX {
+            self.cpus[cpu].again = true;
+            return;
+        }
         self.progress(cpu);
         let prev = self.cpus[cpu].task;
         let next = self.core.pick(cpu as u32, prev, now);
@@ -303,8 +333,16 @@ impl Engine {
             self.tasks[prev].preemptions += 1;
             self.core.ready(prev, now);
         }
-        self.cpus[cpu] = Cpu { task: next, start: now, finish: u64::MAX, slice };
+        self.cpus[cpu] = Cpu {
+            task: next,
+            start: u64::MAX,
+            switch: now,
+            again: false,
+            finish: u64::MAX,
+            slice: u64::MAX,
+        };
         if next == NOBODY {
+            self.cpus[cpu].switch = u64::MAX;
             return;
         }
         let t = &mut self.tasks[next];
@@ -318,9 +356,24 @@ impl Engine {
         }
         t.ran_before = true;
         t.cpu = cpu as u32;
-        self.cpus[cpu].start = now + cost;
-        self.cpus[cpu].finish = now + cost + t.remaining;
-        self.core.run(cpu as u32, next, now);
+        self.cpus[cpu].switch = now + cost;
+        if cost == 0 {
+            self.begin(cpu);
+        }
+    }
+
+    /// The task that `cpu` has changed over to begins to run: the change is nobody's service, as in
+    /// the kernel, where it lies between `stopping` and `running`.
+    fn begin(&mut self, cpu: usize) {
+        let now = self.now;
+        let c = &mut self.cpus[cpu];
+        let t = &self.tasks[c.task];
+        let endless = matches!(t.load, Load::Endless);
+        c.switch = u64::MAX;
+        c.start = now;
+        c.finish = now + t.remaining;
+        c.slice = if endless { now + SLICE } else { u64::MAX };
+        self.core.run(cpu as u32, c.task, now);
     }
 
     /// The core, for a look at its state.

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! What shells are told of timers. One that is due when it is set fires at once, for ever: the
+//! kernel then never gets from the interrupt to the switch that it was asked for.
+
+use onbeat_core::ffi;
+use onbeat_sim::{Core, NOBODY, Reservation};
+
+const MS: u64 = 1_000_000;
+
+/// One CPU with a hard reservation of 2 ms in 10 ms (task 0) and a best-effort task (1), which
+/// waits while the reservation runs from 0 on.
+fn running(share_permille: u32) -> Core {
+    let kind = onbeat_core::server_policies().iter().position(|n| *n == "cbs-hard").unwrap();
+    let mut core = Core::new(1, 1, share_permille, MS, 2, 0);
+    core.init_task(0, 1, 100);
+    core.init_task(1, 1, 100);
+    core.reserve(
+        0,
+        &Reservation {
+            budget: 2 * MS,
+            period: 10 * MS,
+            deadline: 10 * MS,
+            cpus: 1,
+            domain: 0,
+            kind: kind as u32,
+            order: ffi::OB_ORDER_EDF,
+            marks: false,
+        },
+    );
+    core.ready(0, 0);
+    core.ready(1, 0);
+    assert_eq!(core.pick(0, NOBODY, 0), 0);
+    core.run(0, 0, 0);
+    core
+}
+
+#[test]
+#[ignore = "ob_arm sets the timer to now while a throttled thread still runs: a storm in the kernel"]
+fn a_throttled_thread_that_still_runs_needs_no_timer() {
+    let mut core = running(0);
+    let now = core.timer(0);
+    assert_eq!(now, 2 * MS);
+    core.tick(0, now);
+    assert_eq!(core.take_kick(), Some(0));
+    assert!(core.timer(0) > now + MS, "the timer is due at {} at {now}", core.timer(0));
+    // Whatever makes the kernel ask again before it has switched.
+    core.tick(0, now + 1000);
+    assert!(core.timer(0) > now + MS, "the timer is due at {} again", core.timer(0));
+}
+
+#[test]
+#[ignore = "ob_arm sets the timer to now while a share that is paid still runs: a storm in the kernel"]
+fn a_share_that_is_paid_needs_no_timer() {
+    // 500 of 1000: after 1 ms of the reservation a quantum of 1 ms is owed.
+    let mut core = running(500);
+    let now = core.timer(0);
+    core.tick(0, now);
+    assert_eq!(core.pick(0, 0, now), 1);
+    core.stop(0, ffi::OB_STOP_PREEMPTED, now);
+    core.ready(0, now);
+    core.run(0, 1, now);
+    let paid = core.timer(0);
+    core.tick(0, paid);
+    assert_eq!(core.take_kick(), Some(0));
+    assert!(core.timer(0) > paid + MS, "the timer is due at {} at {paid}", core.timer(0));
+}
