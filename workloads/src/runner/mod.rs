@@ -25,8 +25,10 @@ use signals::{Signals, Waited};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// From the moment the origin is fixed to the origin, ns: time for all to fall asleep.
+/// From the moment the origin is fixed to the origin, ns, at least: time for all to fall asleep.
 const AHEAD: u64 = 100_000_000;
+/// The same, at most.
+const AHEAD_MOST: u64 = 5_000_000_000;
 /// How long after the set's duration late jobs may still complete, ns.
 const GRACE: u64 = 1_000_000_000;
 /// How often the runner then looks whether all are complete.
@@ -144,7 +146,7 @@ pub fn run(options: &Options) -> Result<Run> {
     if let Err(error) = sys::set_class(0, RUNNER) {
         eprintln!("onbeat-runner: running at ordinary priority ({error}); the end may be late");
     }
-    let origin = sys::monotonic() + AHEAD;
+    let origin = sys::monotonic() + ahead(set);
     let end = origin + set.duration;
     crew.go(origin);
     eprintln!("onbeat-runner: {} under {policy}", set.name);
@@ -158,6 +160,14 @@ pub fn run(options: &Options) -> Result<Run> {
     };
     let records = collect::Records { usage, grants, events: events.unwrap_or_default() };
     collect::into_run(options, &crew, origin, horizon, records)
+}
+
+/// How far ahead the origin is: what servers keep from starting up must not enter the run. Deadlines
+/// pass within a period, and the bonus of FCBS, at most all budgets, melts with time.
+fn ahead(set: &TaskSet) -> u64 {
+    let budgets: u64 = set.copies().filter_map(|task| task.spec.budget).sum();
+    let period = set.tasks.iter().map(|task| task.period).max().unwrap_or(0);
+    (AHEAD + budgets.max(period)).min(AHEAD_MOST)
 }
 
 /// Sleeps until all jobs are complete, `end` at the earliest and [`GRACE`] after it at the latest.
