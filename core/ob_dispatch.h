@@ -125,7 +125,7 @@ OB_FN void ob_ready(ob_p ob OB_ARG, ob_task_p t OB_ARG, u64 now)
 	if (!sv) {
 		u64 cpus;
 
-		ob_share_enqueue(ob, t, woke);
+		ob_share_enqueue(ob, t, woke, now);
 		cpus = t->cpus & ob->idle;
 		if (cpus) {
 			cpus = (cpus & OB_BIT(t->cpu)) ? OB_BIT(t->cpu) : cpus & -cpus;
@@ -232,16 +232,20 @@ OB_INLINE void ob_budget_check(ob_p ob, ob_server_p sv, u64 now)
 	ob_server_requeue(ob, sv);
 }
 
-/* ob_pick when nobody holds a reservation: `now` only matters to the trace. */
+/* ob_pick when nobody holds a reservation; a coarse `now` will do if no trace is kept. */
 OB_FN u64 ob_pick_unreserved(ob_p ob OB_ARG, u32 cpu, ob_task_p prev OB_ARG, u64 now)
 {
 	ob_cpu_p c = ob_cpu(ob, cpu);
 	u64 bit = OB_BIT(cpu);
-	ob_task_p t = (ob_task_p)ob_tree_first(&ob->best_effort, bit);
+	ob_task_p t = ob_share_impatient(ob, bit, now);
 
 	ob_share_clear(ob, c, now);
 	c->timer = OB_NEVER;
 	ob->kick &= ~bit;
+	if (t)
+		prev = OB_NULL;
+	else
+		t = (ob_task_p)ob_tree_first(&ob->best_effort, bit);
 	if (prev && (prev->cpus & bit) && (!t || prev->vtime <= t->node.key)) {
 		t = prev;
 		ob->vtime = ob_max(ob->vtime, t->vtime);
@@ -306,11 +310,12 @@ OB_FN u64 ob_pick(ob_p ob OB_ARG, u32 cpu, ob_task_p prev OB_ARG, u64 now)
 		ob_node_p first = ob_tree_first(&ob->best_effort, bit);
 
 		c->key = c->share ? OB_KEY_SHARE : OB_KEY_BE;
-		if (prev && !prev->server && (!first || prev->vtime <= first->key)) {
+		if (prev && !prev->server && (!first || prev->vtime <= first->key) &&
+		    !ob_share_impatient(ob, bit, now)) {
 			t = prev;
 			ob->vtime = ob_max(ob->vtime, prev->vtime);
 		} else {
-			t = ob_share_take(ob, c);
+			t = ob_share_take(ob, c, now);
 		}
 	}
 	if (!t || !t->server)

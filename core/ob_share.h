@@ -14,6 +14,10 @@
 
 #include "ob_types.h"
 
+/* Who has waited for so long is served whatever its weight, ns. The kernel throws a scheduler out
+ * that lets a thread wait for 10 s. */
+#define OB_PATIENCE 3000000000ULL
+
 /* Brings a CPU's credit up to `now`, by what it has been running. */
 OB_INLINE void ob_share_account(ob_p ob, ob_cpu_p c, u64 now)
 {
@@ -81,7 +85,7 @@ OB_INLINE void ob_share_begin(ob_p ob, ob_task_p t)
 /* Queues `t` near those who wait for its CPUs, as if it had taken turns with them: no more than a
  * slice before them if it slept, no more than one of its own slices after them whatever it and
  * others had elsewhere. Nobody waits for longer than a turn of everybody. */
-OB_INLINE void ob_share_enqueue(ob_p ob, ob_task_p t, u32 woke)
+OB_INLINE void ob_share_enqueue(ob_p ob, ob_task_p t, u32 woke, u64 now)
 {
 	ob_node_p first = ob_tree_first(&ob->best_effort, t->cpus);
 	u64 from = ob->vtime;
@@ -94,7 +98,7 @@ OB_INLINE void ob_share_enqueue(ob_p ob, ob_task_p t, u32 woke)
 		t->vtime = from - ob->slice;
 	t->node.key = t->vtime;
 	t->node.mask = t->cpus;
-	t->node.over = 0;
+	t->node.over = ~now; /* the greatest is who has waited for longest */
 	t->waiting = 1;
 	ob_tree_insert(&ob->best_effort, &t->node);
 }
@@ -118,10 +122,24 @@ OB_INLINE void ob_share_remove(ob_p ob, ob_task_p t)
 	ob->vtime = ob_max(ob->vtime, t->vtime);
 }
 
-/* Takes the next best-effort task that may run on `c`. */
-OB_INLINE ob_task_p ob_share_take(ob_p ob, ob_cpu_p c)
+/* The best-effort task that has lost its patience, if it may run on these CPUs. */
+OB_INLINE ob_task_p ob_share_impatient(ob_p ob, u64 cpus, u64 now)
 {
-	ob_task_p t = (ob_task_p)ob_tree_first(&ob->best_effort, OB_BIT(c->id));
+	ob_node_p n = ob->best_effort.root;
+
+	if (!n || now < OB_PATIENCE + ~n->sub_over)
+		return OB_NULL;
+	n = ob_tree_first_over(&ob->best_effort, n->sub_over - 1);
+	return n && (n->mask & cpus) ? (ob_task_p)n : OB_NULL;
+}
+
+/* Takes the next best-effort task that may run on `c`. */
+OB_INLINE ob_task_p ob_share_take(ob_p ob, ob_cpu_p c, u64 now)
+{
+	ob_task_p t = ob_share_impatient(ob, OB_BIT(c->id), now);
+
+	if (!t)
+		t = (ob_task_p)ob_tree_first(&ob->best_effort, OB_BIT(c->id));
 
 	if (t)
 		ob_share_remove(ob, t);

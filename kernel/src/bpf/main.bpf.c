@@ -259,7 +259,7 @@ void BPF_STRUCT_OPS(onbeat_enqueue, struct task_struct *p, u64 enq_flags)
 		scx_bpf_dsq_insert(p, SCX_DSQ_GLOBAL, BE_SLICE, enq_flags);
 		return;
 	}
-	now = t->server || t->want ? bpf_ktime_get_ns() : 0;
+	now = t->server || t->want || tracing ? bpf_ktime_get_ns() : bpf_ktime_get_coarse_ns();
 	cpus = cpus_of(p);
 	LOCKED(fx)
 	{
@@ -294,7 +294,8 @@ void BPF_STRUCT_OPS(onbeat_dequeue, struct task_struct *p, u64 deq_flags)
 void BPF_STRUCT_OPS(onbeat_dispatch, s32 cpu, struct task_struct *prev)
 {
 	ob_task_p pt = NULL;
-	u64 now = 0;
+	u64 now;
+	bool exact = false;
 	u32 try;
 
 	USE_ARENA();
@@ -304,14 +305,17 @@ void BPF_STRUCT_OPS(onbeat_dispatch, s32 cpu, struct task_struct *prev)
 		struct task_struct *p;
 		ob_task_p t = NULL;
 		u64 tid = 0, slice = BE_SLICE;
-		bool clock = now || !unreserved();
 
-		if (clock && !now)
+		if (unreserved() && !exact) {
+			now = bpf_ktime_get_coarse_ns();
+		} else if (!exact) {
 			now = bpf_ktime_get_ns();
+			exact = true;
+		}
 		LOCKED(fx)
 		{
-			if (!clock && shell->ob.engaged) {
-				/* Just now: the clock is needed after all. */
+			if (!exact && shell->ob.engaged) {
+				/* Just now: the time is needed exactly after all. */
 				UNLOCK(fx);
 				continue;
 			}
