@@ -11,7 +11,10 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-use guest::{Facts, Machine, fact, finish, part, signal, soon, start, state};
+use guest::{
+    Facts, Machine, burn, child, counters, fact, finish, kill, part, pin, signal, soon, spin,
+    start, state,
+};
 use onbeat_client::{Params, Service};
 use onbeat_lab::Flavour;
 use onbeat_model::protocol::{Request, Reservation, Response};
@@ -150,20 +153,6 @@ fn stop(children: Vec<Child>) {
     }
 }
 
-fn pin(cpu: usize) {
-    // SAFETY: the set is plain data.
-    unsafe {
-        let mut set: libc::cpu_set_t = std::mem::zeroed();
-        libc::CPU_SET(cpu, &mut set);
-        assert_eq!(libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &set), 0);
-    }
-}
-
-fn spin(time: Duration) {
-    let begin = Instant::now();
-    while begin.elapsed() < time {}
-}
-
 #[test]
 #[ignore = "the guest's side"]
 fn in_the_guest() {
@@ -185,33 +174,6 @@ fn other() {
     fact("other-still", fs::read_to_string("/sys/kernel/sched_ext/root/ops").unwrap());
     drop(link);
     assert!(soon(|| state() == "disabled"));
-}
-
-/// Counters that children share with us.
-fn counters(number: usize) -> &'static [AtomicU64] {
-    let size = number * size_of::<AtomicU64>();
-    let (read_write, shared) =
-        (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED | libc::MAP_ANONYMOUS);
-    // SAFETY: fresh zeroed memory that is never unmapped; zero is a valid counter.
-    unsafe {
-        let memory = libc::mmap(std::ptr::null_mut(), size, read_write, shared, -1, 0);
-        assert_ne!(memory, libc::MAP_FAILED);
-        std::slice::from_raw_parts(memory.cast(), number)
-    }
-}
-
-/// Forks a child that does `act` until it is killed.
-fn child(mut act: impl FnMut()) -> i32 {
-    // SAFETY: the child only counts, reads the clock and sleeps; it takes no lock.
-    match unsafe { libc::fork() } {
-        0 => loop {
-            act();
-        },
-        pid => {
-            assert!(pid > 0, "cannot fork");
-            pid
-        }
-    }
 }
 
 /// How many have not counted on by `more` within half a minute.
@@ -270,14 +232,7 @@ fn crowd(killed: Child) {
     fact("thrown-words", words);
     fact("thrown-state", state());
     fact("thrown-silent", silent(counters, 2));
-    for pid in &crowd {
-        // SAFETY: our own children.
-        unsafe { libc::kill(*pid, libc::SIGKILL) };
-    }
-    for pid in crowd {
-        // SAFETY: as above.
-        unsafe { libc::waitpid(pid, std::ptr::null_mut(), 0) };
-    }
+    kill(&crowd);
 }
 
 /// Goes from CPU to CPU, and counts how often it was found on another one.
@@ -299,24 +254,14 @@ fn wander() {
         })
     };
     let tasks: Vec<i32> = (0..TASKS).map(wanderer).collect();
-    // Some of them under a reservation; on one CPU only, which they leave.
-    for (i, pid) in tasks[..3].iter().enumerate() {
-        let mut params = Params::new(4 * MS, 20 * MS);
-        if i == 0 {
-            params = params.on_cpus(vec![0]);
-        }
-        service().reserve(*pid as u32, "wanders", &params).unwrap();
+    // Half of them under a reservation, which is served on the CPUs they have at this moment.
+    for pid in &tasks[..3] {
+        service().reserve(*pid as u32, "wanders", &Params::new(4 * MS, 20 * MS)).unwrap();
     }
     soon(|| moves.iter().all(|m| m.load(Relaxed) >= 20));
     fact("wander-least", moves.iter().map(|m| m.load(Relaxed)).min().unwrap());
     fact("wander-astray", astray.iter().map(|a| a.load(Relaxed)).sum::<u64>());
-    for pid in tasks {
-        // SAFETY: our own children.
-        unsafe {
-            libc::kill(pid, libc::SIGKILL);
-            libc::waitpid(pid, std::ptr::null_mut(), 0);
-        }
-    }
+    kill(&tasks);
     assert!(soon(|| reservations().is_empty()));
 }
 
@@ -361,9 +306,7 @@ fn bomb() {
 #[test]
 #[ignore = "the guest's side"]
 fn hog() {
-    loop {
-        std::hint::spin_loop();
-    }
+    burn();
 }
 
 fn cpu_time(pid: i32) -> Duration {
@@ -384,9 +327,7 @@ fn greed() {
         (0..2).map(|cpu| {
             child(move || {
                 pin(cpu);
-                loop {
-                    std::hint::spin_loop()
-                }
+                burn()
             })
         })
     };
@@ -407,12 +348,7 @@ fn greed() {
         fact(&format!("share-{cpu}"), share(&poor_after, &poor_before));
         fact(&format!("reserved-{cpu}"), share(&greedy_after, &greedy_before));
     }
-    for pid in greedy.into_iter().chain(poor) {
-        // SAFETY: our own children.
-        unsafe {
-            libc::kill(pid, libc::SIGKILL);
-            libc::waitpid(pid, std::ptr::null_mut(), 0);
-        }
-    }
+    kill(&greedy);
+    kill(&poor);
     end(scheduler);
 }

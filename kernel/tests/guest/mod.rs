@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::atomic::AtomicU64;
 use std::time::{Duration, Instant};
 
 use onbeat_lab::{Flavour, LabSpec, run};
@@ -149,4 +150,64 @@ pub fn part(part: &str) -> Command {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args([part, "--exact", "--ignored", "--nocapture"]);
     command
+}
+
+/// Takes all CPU time there is. No PAUSE: it would give up a virtual CPU's turn.
+pub fn burn() -> ! {
+    loop {
+        std::hint::black_box(0);
+    }
+}
+
+/// Stays on one CPU from now on.
+pub fn pin(cpu: usize) {
+    // SAFETY: the set is plain data.
+    unsafe {
+        let mut set: libc::cpu_set_t = std::mem::zeroed();
+        libc::CPU_SET(cpu, &mut set);
+        assert_eq!(libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &set), 0);
+    }
+}
+
+/// Is busy for so long.
+pub fn spin(time: Duration) {
+    let begin = Instant::now();
+    while begin.elapsed() < time {}
+}
+
+/// Counters that children share with us.
+pub fn counters(number: usize) -> &'static [AtomicU64] {
+    let size = number * size_of::<AtomicU64>();
+    let (read_write, shared) =
+        (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED | libc::MAP_ANONYMOUS);
+    // SAFETY: fresh zeroed memory that is never unmapped; zero is a valid counter.
+    unsafe {
+        let memory = libc::mmap(std::ptr::null_mut(), size, read_write, shared, -1, 0);
+        assert_ne!(memory, libc::MAP_FAILED);
+        std::slice::from_raw_parts(memory.cast(), number)
+    }
+}
+
+/// Forks a child that does `act` until it is killed.
+pub fn child(mut act: impl FnMut()) -> i32 {
+    // SAFETY: the child only counts, reads the clock and sleeps; it takes no lock.
+    match unsafe { libc::fork() } {
+        0 => loop {
+            act();
+        },
+        pid => {
+            assert!(pid > 0, "cannot fork");
+            pid
+        }
+    }
+}
+
+/// Kills children.
+pub fn kill(pids: &[i32]) {
+    // SAFETY: our own children, not waited for.
+    pids.iter().for_each(|pid| assert_eq!(unsafe { libc::kill(*pid, libc::SIGKILL) }, 0));
+    for pid in pids {
+        // SAFETY: as above.
+        unsafe { libc::waitpid(*pid, std::ptr::null_mut(), 0) };
+    }
 }
