@@ -104,14 +104,15 @@ OB_FN u64 ob_server_running_on(ob_p ob OB_ARG, ob_server_p sv OB_ARG)
 }
 
 /* Sets c->timer: when the dispatcher must look at what runs here again. The server has just been
- * charged. */
+ * charged. Who is to leave the CPU has been kicked for: looking again at once would change nothing,
+ * and keep the kernel in the timer's interrupt. */
 OB_INLINE void ob_arm(ob_p ob, ob_cpu_p c)
 {
 	ob_server_p sv = c->server;
 	u64 t = OB_NEVER;
 
 	if (sv) {
-		if (ob_policy_enforces(sv))
+		if (ob_policy_enforces(sv) && !sv->throttled)
 			t = sv->charged +
 			    (sv->e > 0 ? ((u64)sv->e + sv->running - 1) / ob_max(sv->running, 1)
 				       : 0);
@@ -120,7 +121,7 @@ OB_INLINE void ob_arm(ob_p ob, ob_cpu_p c)
 		if (ob->share_quantum && c->credit < ob->share_quantum)
 			t = ob_min(t, c->since + ob_share_wait(ob, c));
 	} else if (c->share) {
-		t = c->since + c->credit;
+		t = c->since + (c->credit ? c->credit : OB_ROTATE);
 	}
 	c->timer = t;
 	ob->rearm |= OB_BIT(c->id);

@@ -35,7 +35,6 @@ fn running(share_permille: u32) -> Core {
 }
 
 #[test]
-#[ignore = "ob_arm sets the timer to now while a throttled thread still runs: a storm in the kernel"]
 fn a_throttled_thread_that_still_runs_needs_no_timer() {
     let mut core = running(0);
     let now = core.timer(0);
@@ -49,7 +48,6 @@ fn a_throttled_thread_that_still_runs_needs_no_timer() {
 }
 
 #[test]
-#[ignore = "ob_arm sets the timer to now while a share that is paid still runs: a storm in the kernel"]
 fn a_share_that_is_paid_needs_no_timer() {
     // 500 of 1000: after 1 ms of the reservation a quantum of 1 ms is owed.
     let mut core = running(500);

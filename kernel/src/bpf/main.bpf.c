@@ -36,23 +36,6 @@ UEI_DEFINE(uei);
 struct shell __arena *shell;
 
 /*
- * The core's lock: a word in the arena, taken with interrupts off. Not a bpf_res_spin_lock, under
- * which the verifier allows no call of a global function, so that it would have to go through the
- * whole core again at every call; and perf event programs may not take one.
- */
-static __always_inline bool lock_take(void)
-{
-	while (can_loop) {
-		if (!*(volatile u32 __arena *)&shell->lock &&
-		    !__sync_val_compare_and_swap(&shell->lock, 0, 1))
-			return true;
-	}
-	/* can_loop gives up after a quarter of a second: somebody holds it who never will let go.
-	 */
-	return false;
-}
-
-/*
  * Where the core's view of a thread is found: in task storage, and, quicker, in the thread's
  * dsq_vtime, which nobody else uses as no DSQ is ordered by it. 0: the core does not know it.
  * Its `want` is the reservation to join at the next switch: id + 1, 0: none, ~0: leave.
@@ -68,22 +51,12 @@ struct {
 	__type(value, struct thread);
 } threads SEC(".maps");
 
-struct timer_slot {
-	struct bpf_timer timer;
-};
-
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, OB_MAX_CPUS + 1);
-	__type(key, u32);
-	__type(value, struct timer_slot);
-} timers SEC(".maps");
+#include "effects.bpf.h"
 
 /* Every program that touches the arena must name it. */
 #define USE_ARENA() asm volatile("" ::"r"(&arena))
 
 #define BE_SLICE 4000000ULL
-#define ALARM_SLOT OB_MAX_CPUS
 
 /* The core's view of a thread of this class. */
 static __always_inline ob_task_p task_of(const struct task_struct *p)
@@ -108,92 +81,6 @@ static __always_inline bool is_bound(const struct task_struct *p)
 {
 	return (p->flags & PF_KTHREAD) && p->nr_cpus_allowed == 1;
 }
-
-/* Effects of one call, copied out under the lock. */
-struct effects {
-	u64 kick;
-	u64 rearm;
-	u64 alarm_at;
-};
-
-static __always_inline void effects_take(struct effects *fx)
-{
-	ob_p ob = &shell->ob;
-
-	fx->kick = ob->kick;
-	fx->rearm = ob->rearm;
-	fx->alarm_at = ob->alarm_at;
-	ob->kick = 0;
-	ob->rearm = 0;
-}
-
-/* Sets timer `slot` to `at` unless it fires sooner anyway. A late reset is caught by the callback.
- */
-static __always_inline void timer_set(u32 slot, u64 at, u64 now)
-{
-	struct timer_slot *ts;
-
-	if (at >= shell->armed[slot & 127])
-		return;
-	ts = bpf_map_lookup_elem(&timers, &slot);
-	if (!ts)
-		return;
-	shell->armed[slot & 127] = at;
-	bpf_timer_start(&ts->timer, at > now ? at - now : 1, 0);
-}
-
-static __noinline void effects_kick(u64 kick)
-{
-	u32 i;
-
-	for (i = OB_ZERO; i < OB_MAX_CPUS && kick && can_loop; i++) {
-		if (kick & OB_BIT(i)) {
-			kick &= ~OB_BIT(i);
-			scx_bpf_kick_cpu(i, SCX_KICK_PREEMPT);
-		}
-	}
-}
-
-static __noinline void effects_rearm(u64 rearm, u64 now)
-{
-	u32 i;
-
-	for (i = OB_ZERO; i < OB_MAX_CPUS && rearm && can_loop; i++) {
-		if (rearm & OB_BIT(i)) {
-			rearm &= ~OB_BIT(i);
-			timer_set(i, shell->ob.cpu[i & 63].timer, now);
-		}
-	}
-}
-
-static __always_inline void effects_apply(struct effects *fx, u64 now)
-{
-	if (fx->kick)
-		effects_kick(fx->kick);
-	if (!use_timers)
-		return;
-	if (fx->rearm)
-		effects_rearm(fx->rearm, now);
-	if (fx->alarm_at != OB_NEVER)
-		timer_set(ALARM_SLOT, fx->alarm_at, now);
-}
-
-/* LOCKED(fx) { … } runs its body, which ends in UNLOCK, under the core's lock; the effects are left
- * in fx. Without the lock the body is skipped. */
-#define LOCKED(fx)                                            \
-	unsigned long __flags;                                \
-	struct effects fx = {};                               \
-	bpf_local_irq_save(&__flags);                         \
-	if (!lock_take()) {                                   \
-		bpf_local_irq_restore(&__flags);              \
-		__sync_fetch_and_add(&shell->lock_failed, 1); \
-	} else
-#define UNLOCK(fx)                                  \
-	do {                                        \
-		effects_take(&fx);                  \
-		smp_store_release(&shell->lock, 0); \
-		bpf_local_irq_restore(&__flags);    \
-	} while (0)
 
 /* Joins or leaves a reservation as asked by `assign`; the thread is neither queued nor running. */
 static __always_inline void thread_join(ob_task_p t, u64 now)
@@ -681,141 +568,7 @@ int clock_event(struct bpf_perf_event_data *ctx)
 	return 0;
 }
 
-SEC("syscall")
-int reserve(struct shell_reserve *arg)
-{
-	ob_server_p sv = NULL;
-	u32 i, id = OB_MAX_DOMAINS;
-	u64 domain = arg->domain, cpus = arg->cpus, budget = arg->budget, period = arg->period;
-	u64 deadline = arg->deadline;
-	u32 kind = arg->kind, order = arg->order, marks = arg->marks;
-
-	USE_ARENA();
-	arg->id = -ENOSPC;
-	LOCKED(fx)
-	{
-		for (i = OB_ZERO; i < shell->nr_servers && can_loop; i++) {
-			sv = &shell->servers[i];
-			if (!sv->used)
-				break;
-		}
-		if (i < shell->nr_servers) {
-			sv->used = 1;
-			sv->id = i;
-			sv->domain = &shell->ob.domain[domain & 63];
-			sv->cpus = cpus & sv->domain->cpus;
-			sv->budget = budget;
-			sv->period = period;
-			sv->deadline = deadline;
-			sv->kind = kind;
-			sv->order = order;
-			sv->marks = marks;
-			sv->e = 0;
-			sv->s = 0;
-			sv->has_saved = 0;
-			sv->jobs = 0;
-			sv->misses = 0;
-			sv->tardiness_max = 0;
-			sv->tardiness_sum = 0;
-			sv->consumed = 0;
-			sv->exhaustions = 0;
-			sv->donated = 0;
-			sv->received = 0;
-			id = i;
-		}
-		UNLOCK(fx);
-		effects_apply(&fx, 0);
-		if (i < shell->nr_servers)
-			arg->id = id;
-	}
-	return 0;
-}
-
-SEC("syscall")
-int assign(struct shell_assign *arg)
-{
-	struct task_struct *p = bpf_task_from_pid(arg->tid);
-	ob_task_p t;
-	s32 id = arg->id;
-	u64 now;
-
-	USE_ARENA();
-	arg->result = -ESRCH;
-	if (!p)
-		return 0;
-	t = task_stored(p);
-	if (t && !is_bound(p)) {
-		u32 queued = 0, busy = 0;
-
-		now = bpf_ktime_get_ns();
-		LOCKED(fx)
-		{
-			t->want = id < 0 ? OB_NEVER : (u64)id + 1;
-			busy = t->running || t->picked;
-			queued = t->waiting;
-			if (!busy) {
-				thread_join(t, now);
-				if (queued)
-					ob_ready(&shell->ob, t, now);
-			}
-			UNLOCK(fx);
-			effects_apply(&fx, now);
-			arg->result = busy;
-		}
-	}
-	bpf_task_release(p);
-	return 0;
-}
-
-SEC("syscall")
-int place(struct shell_place *arg)
-{
-	s32 id = arg->id;
-	u64 cpus = arg->cpus, domain = arg->domain, now = bpf_ktime_get_ns();
-
-	USE_ARENA();
-	if (id < 0 || id >= shell->nr_servers)
-		return -EINVAL;
-	LOCKED(fx)
-	{
-		ob_server_place(&shell->ob, &shell->servers[id], domain, cpus);
-		UNLOCK(fx);
-		effects_apply(&fx, now);
-		return 0;
-	}
-	return -EBUSY;
-}
-
-SEC("syscall")
-int release(struct shell_release *arg)
-{
-	ob_server_p sv;
-	s32 id = arg->id;
-	u64 now = bpf_ktime_get_ns();
-
-	USE_ARENA();
-	arg->result = -EINVAL;
-	if (id < 0 || id >= shell->nr_servers)
-		return 0;
-	LOCKED(fx)
-	{
-		s32 result = -EBUSY;
-
-		sv = &shell->servers[id];
-		sv->used = 2;
-		if (!sv->threads) {
-			/* Sleeping does not end the job of a program that marks its jobs. */
-			if (sv->active)
-				ob_server_end(&shell->ob, sv, now);
-			sv->used = 0;
-			result = 0;
-		}
-		UNLOCK(fx);
-		effects_apply(&fx, 0);
-		arg->result = result;
-	}
-	return 0;
-}
+#include "requests.bpf.h"
 
 s32 BPF_STRUCT_OPS_SLEEPABLE(onbeat_init)
 {

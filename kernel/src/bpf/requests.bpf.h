@@ -1,0 +1,145 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * What the service asks for: system-call programs that make, fill, move and give back reservations.
+ * Part of main.bpf.c.
+ */
+#ifndef REQUESTS_BPF_H
+#define REQUESTS_BPF_H
+
+SEC("syscall")
+int reserve(struct shell_reserve *arg)
+{
+	ob_server_p sv = NULL;
+	u32 i, id = OB_MAX_DOMAINS;
+	u64 domain = arg->domain, cpus = arg->cpus, budget = arg->budget, period = arg->period;
+	u64 deadline = arg->deadline;
+	u32 kind = arg->kind, order = arg->order, marks = arg->marks;
+
+	USE_ARENA();
+	arg->id = -ENOSPC;
+	LOCKED(fx)
+	{
+		for (i = OB_ZERO; i < shell->nr_servers && can_loop; i++) {
+			sv = &shell->servers[i];
+			if (!sv->used)
+				break;
+		}
+		if (i < shell->nr_servers) {
+			sv->used = 1;
+			sv->id = i;
+			sv->domain = &shell->ob.domain[domain & 63];
+			sv->cpus = cpus & sv->domain->cpus;
+			sv->budget = budget;
+			sv->period = period;
+			sv->deadline = deadline;
+			sv->kind = kind;
+			sv->order = order;
+			sv->marks = marks;
+			sv->e = 0;
+			sv->s = 0;
+			sv->has_saved = 0;
+			sv->jobs = 0;
+			sv->misses = 0;
+			sv->tardiness_max = 0;
+			sv->tardiness_sum = 0;
+			sv->consumed = 0;
+			sv->exhaustions = 0;
+			sv->donated = 0;
+			sv->received = 0;
+			id = i;
+		}
+		UNLOCK(fx);
+		effects_apply(&fx, 0);
+		if (i < shell->nr_servers)
+			arg->id = id;
+	}
+	return 0;
+}
+
+SEC("syscall")
+int assign(struct shell_assign *arg)
+{
+	struct task_struct *p = bpf_task_from_pid(arg->tid);
+	ob_task_p t;
+	s32 id = arg->id;
+	u64 now;
+
+	USE_ARENA();
+	arg->result = -ESRCH;
+	if (!p)
+		return 0;
+	t = task_stored(p);
+	if (t && !is_bound(p)) {
+		u32 queued = 0, busy = 0;
+
+		now = bpf_ktime_get_ns();
+		LOCKED(fx)
+		{
+			t->want = id < 0 ? OB_NEVER : (u64)id + 1;
+			busy = t->running || t->picked;
+			queued = t->waiting;
+			if (!busy) {
+				thread_join(t, now);
+				if (queued)
+					ob_ready(&shell->ob, t, now);
+			}
+			UNLOCK(fx);
+			effects_apply(&fx, now);
+			arg->result = busy;
+		}
+	}
+	bpf_task_release(p);
+	return 0;
+}
+
+SEC("syscall")
+int place(struct shell_place *arg)
+{
+	s32 id = arg->id;
+	u64 cpus = arg->cpus, domain = arg->domain, now = bpf_ktime_get_ns();
+
+	USE_ARENA();
+	if (id < 0 || id >= shell->nr_servers)
+		return -EINVAL;
+	LOCKED(fx)
+	{
+		ob_server_place(&shell->ob, &shell->servers[id], domain, cpus);
+		UNLOCK(fx);
+		effects_apply(&fx, now);
+		return 0;
+	}
+	return -EBUSY;
+}
+
+SEC("syscall")
+int release(struct shell_release *arg)
+{
+	ob_server_p sv;
+	s32 id = arg->id;
+	u64 now = bpf_ktime_get_ns();
+
+	USE_ARENA();
+	arg->result = -EINVAL;
+	if (id < 0 || id >= shell->nr_servers)
+		return 0;
+	LOCKED(fx)
+	{
+		s32 result = -EBUSY;
+
+		sv = &shell->servers[id];
+		sv->used = 2;
+		if (!sv->threads) {
+			/* Sleeping does not end the job of a program that marks its jobs. */
+			if (sv->active)
+				ob_server_end(&shell->ob, sv, now);
+			sv->used = 0;
+			result = 0;
+		}
+		UNLOCK(fx);
+		effects_apply(&fx, 0);
+		arg->result = result;
+	}
+	return 0;
+}
+
+#endif
