@@ -134,10 +134,14 @@ impl Setting<'_> {
     pub(crate) fn resume(&self, media: &Media, state: &Path) -> Vec<String> {
         let mut args = self.connected(media);
         if let Mode::Deterministic { turn_us, seed } = self.spec.mode {
+            args.add(&format!("-seed {seed}"));
             // Nothing is on this network. Its filter is a free-running virtual timer, and QEMU
-            // ends a CPU's turn at the latest when the next virtual timer is due.
-            args.add(&format!("-seed {seed} -netdev hubport,id=turn,hubid=0 -object"));
-            args.add(&format!("filter-buffer,id=turns,netdev=turn,interval={turn_us}"));
+            // ends a CPU's turn at the latest when the next virtual timer is due. One CPU alone
+            // has nobody to give way to.
+            if self.spec.cpus > 1 {
+                args.add("-netdev hubport,id=turn,hubid=0 -object");
+                args.add(&format!("filter-buffer,id=turns,netdev=turn,interval={turn_us}"));
+            }
         }
         args.0.extend(["-incoming".into(), format!("file:{}", state.display())]);
         args.0
