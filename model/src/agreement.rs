@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! How far two runs of one task set agree, job by job: a simulated and a measured one, say.
 
+use std::cmp::Reverse;
+
 use serde::Serialize;
 
 use crate::metrics::{jobs_of, metrics};
@@ -98,7 +100,7 @@ pub fn agreement(first: &Run, second: &Run, tolerance: u64) -> Result<Agreement,
     let beyond = |d: &&Difference| d.apart > tolerance || d.first.is_none() || d.second.is_none();
     let when = |d: &&Difference| d.first.into_iter().chain(d.second).min();
     let earliest = apart.iter().filter(beyond).min_by_key(when).cloned();
-    apart.sort_by(|x, y| y.apart.cmp(&x.apart)); // stable: equal ones stay in the order of tasks
+    apart.sort_by_key(|d| Reverse(d.apart)); // stable: equal ones stay in the order of tasks
     apart.truncate(WORST);
     Ok(Agreement {
         jobs,
