@@ -61,8 +61,7 @@ pub fn simulate_with(set: &TaskSet, policy: &CorePolicy, detail: Detail) -> Resu
     let best_effort = set.best_effort_count() as usize;
     let all = if set.cpus == 64 { u64::MAX } else { (1 << set.cpus) - 1 };
     let domains = domains(policy.order, set.cpus, set.clusters);
-    let permille =
-        set.best_effort_share.clone() * onbeat_model::units::Fraction::from_integer(1000);
+    let permille = set.best_effort_share * onbeat_model::units::Fraction::from_integer(1000);
     let mut core = Core::new(
         set.cpus,
         domains,
