@@ -8,12 +8,12 @@ mod guest;
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
-use std::process::{Child, Command};
+use std::process::Child;
 use std::time::Duration;
 
-use guest::{Facts, Machine, burn, fact, finish, part, signal, soon, start};
+use guest::{Facts, burn, fact, finish, part, scheduler, signal, start};
 use onbeat_client::{Params, Service};
-use onbeat_lab::{Flavour, Mode};
+use onbeat_lab::Flavour;
 use onbeat_model::event::{EVENT_BYTES, Event, EventKind};
 
 const US: u64 = 1_000;
@@ -26,10 +26,7 @@ const PAUSE: u64 = 3 * MS;
 
 fn figures(flavour: Flavour, cpus: u32) -> Facts {
     let program = Path::new(env!("CARGO_BIN_EXE_scx_onbeat"));
-    let mut machine = Machine::of_this_test(flavour, cpus, &[program]);
-    // The guest's CPUs take turns: waiting for the turn would count as overrun, so it is short.
-    machine.spec.mode = Mode::Deterministic { turn_us: 5, seed: 42 };
-    let facts = machine.facts().unwrap_or_else(|e| panic!("{e}"));
+    let facts = guest::facts(flavour, cpus, &[program]).unwrap_or_else(|e| panic!("{e}"));
     for (name, value) in &facts {
         println!("{flavour:?}, {cpus} CPUs: {name} {value}");
     }
@@ -118,9 +115,7 @@ fn cpus() -> usize {
 #[test]
 #[ignore = "the guest's side"]
 fn in_the_guest() {
-    let options = ["--policy", "g-edf+cbs-hard", "--events", EVENTS];
-    let scheduler = start(Command::new("/bin/scx_onbeat").args(options));
-    assert!(soon(|| Service::connect().is_ok()), "{:?}", finish(scheduler));
+    let scheduler = scheduler(&["--policy", "g-edf+cbs-hard", "--events", EVENTS]);
     let greedy = start(&mut part("greedy"));
     let params = Params::new(BUDGET, PERIOD);
     let grant = Service::connect().unwrap().reserve(greedy.id(), "greedy", &params).unwrap();

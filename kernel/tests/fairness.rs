@@ -4,12 +4,12 @@
 mod guest;
 
 use std::path::Path;
-use std::process::{Child, Command};
+use std::process::Child;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-use guest::{Facts, child, counters, fact, finish, kill, pin, signal, soon, start, state};
+use guest::{Facts, child, counters, fact, finish, kill, pin, scheduler, signal, state};
 use onbeat_client::Service;
 use onbeat_lab::Flavour;
 use onbeat_model::protocol::Request;
@@ -51,12 +51,6 @@ fn the_least_of_tasks_beside_the_greatest_does_not_end_the_scheduler() {
 }
 
 // In the guest.
-
-fn scheduler() -> Child {
-    let child = start(&mut Command::new("/bin/scx_onbeat"));
-    assert!(soon(|| answers()));
-    child
-}
 
 fn answers() -> bool {
     Service::connect().is_ok_and(|mut s| s.ask(&Request::Status).is_ok())
@@ -121,7 +115,7 @@ fn in_the_guest() {
 }
 
 fn equals() {
-    let scheduler = scheduler();
+    let scheduler = scheduler(&[]);
     let tasks: Vec<Watched> = (0..4).map(|_| Watched::start(BUSY, || ())).collect();
     seconds(1);
     let asked = Instant::now();
@@ -135,7 +129,7 @@ fn equals() {
 
 /// On one CPU time passes four times as fast for each task as on the other.
 fn pinned() {
-    let scheduler = scheduler();
+    let scheduler = scheduler(&[]);
     let mut tasks: Vec<Watched> =
         (0..5).map(|i| Watched::start(BUSY, move || pin(usize::from(i == 4)))).collect();
     seconds(3);
@@ -148,7 +142,7 @@ fn pinned() {
 
 /// Longer than the kernel's watchdog allows a task to wait.
 fn nice() {
-    let scheduler = scheduler();
+    let scheduler = scheduler(&[]);
     let nice = |i: usize| move || pin_and_be_nice(i % 2, if i < 2 { -20 } else { 19 });
     let tasks: Vec<Watched> = (0..4).map(|i| Watched::start(BUSY, nice(i))).collect();
     seconds(12);

@@ -12,7 +12,9 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::AtomicU64;
 use std::time::{Duration, Instant};
 
+use onbeat_client::Service;
 use onbeat_lab::{Flavour, LabSpec, run};
+use onbeat_model::protocol::Request;
 
 /// What the guest said, by name.
 pub type Facts = BTreeMap<String, String>;
@@ -129,6 +131,23 @@ pub fn state() -> String {
 /// A process that says it all when it has ended.
 pub fn start(command: &mut Command) -> Child {
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+}
+
+/// `scx_onbeat`, once it is in force.
+pub fn scheduler(options: &[&str]) -> Child {
+    let mut child = start(Command::new("/bin/scx_onbeat").args(options));
+    let mut ended = false;
+    // An answer says that the scheduler is in force.
+    let answers = || Service::connect().is_ok_and(|mut s| s.ask(&Request::Status).is_ok());
+    let ready = soon(|| {
+        ended = child.try_wait().unwrap().is_some();
+        ended || answers()
+    });
+    if ready && !ended {
+        return child;
+    }
+    let _ = child.kill();
+    panic!("{:?}", finish(child))
 }
 
 /// Waits for it: how it ended, and what it wrote to both outputs.
