@@ -232,7 +232,7 @@ OB_INLINE void ob_budget_check(ob_p ob, ob_server_p sv, u64 now)
 	ob_server_requeue(ob, sv);
 }
 
-/* ob_pick when nobody holds a reservation; a coarse `now` will do if no trace is kept. */
+/* ob_pick when nobody holds a reservation. */
 OB_FN u64 ob_pick_unreserved(ob_p ob OB_ARG, u32 cpu, ob_task_p prev OB_ARG, u64 now)
 {
 	ob_cpu_p c = ob_cpu(ob, cpu);

@@ -146,7 +146,7 @@ void BPF_STRUCT_OPS(onbeat_enqueue, struct task_struct *p, u64 enq_flags)
 		scx_bpf_dsq_insert(p, SCX_DSQ_GLOBAL, BE_SLICE, enq_flags);
 		return;
 	}
-	now = t->server || t->want || tracing ? bpf_ktime_get_ns() : bpf_ktime_get_coarse_ns();
+	now = bpf_ktime_get_ns();
 	cpus = cpus_of(p);
 	LOCKED(fx)
 	{
@@ -182,30 +182,19 @@ void BPF_STRUCT_OPS(onbeat_dispatch, s32 cpu, struct task_struct *prev)
 {
 	ob_task_p pt = NULL;
 	u64 now;
-	bool exact = false;
 	u32 try;
 
 	USE_ARENA();
 	if (prev && (prev->scx.flags & SCX_TASK_QUEUED) && !is_bound(prev))
 		pt = task_of(prev);
+	now = bpf_ktime_get_ns();
 	for (try = OB_ZERO; try < 8 && can_loop; try++) {
 		struct task_struct *p;
 		ob_task_p t = NULL;
 		u64 tid = 0, slice = BE_SLICE;
 
-		if (unreserved() && !exact) {
-			now = bpf_ktime_get_coarse_ns();
-		} else if (!exact) {
-			now = bpf_ktime_get_ns();
-			exact = true;
-		}
 		LOCKED(fx)
 		{
-			if (!exact && shell->ob.engaged) {
-				/* Just now: the time is needed exactly after all. */
-				UNLOCK(fx);
-				continue;
-			}
 			if (!shell->ob.engaged) {
 				t = (ob_task_p)ob_pick_unreserved(&shell->ob, cpu, pt, now);
 			} else {
