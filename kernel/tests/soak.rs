@@ -12,22 +12,31 @@ use onbeat_lab::Flavour;
 /// The guest's CPUs share one host thread, so its seconds are long; two CPUs make the most of them.
 const CPUS: u32 = 2;
 
-fn churn(flavour: Flavour, options: &[&str]) {
+/// Number before `what` in the churn's last line.
+fn count(console: &str, what: &str) -> u32 {
+    let last = console.lines().rfind(|l| l.contains("nobody lost")).unwrap_or_default();
+    let words = last.split_once(what).map_or("", |(before, _)| before).trim_end();
+    words.rsplit(' ').next().and_then(|n| n.parse().ok()).unwrap_or_else(|| panic!("{console}"))
+}
+
+/// Nobody is lost, and something has happened: at least so many acts.
+fn churn(flavour: Flavour, acts: u32, options: &[&str]) {
     let churn = built("onbeat-workloads", "onbeat-churn");
     let programs = [Path::new(env!("CARGO_BIN_EXE_scx_onbeat")), &churn];
     let command = [&["onbeat-churn"], options].concat();
     let machine = Machine::new(flavour, CPUS, &programs, &command);
     let console = machine.run().unwrap_or_else(|e| panic!("{e}"));
     println!("{console}");
-    assert!(console.contains("nobody lost"), "{console}");
+    assert!(count(&console, " acts") >= acts, "{console}");
+    assert!(count(&console, " times a CPU") > 0, "{console}");
 }
 
 #[test]
 fn no_task_is_lost_while_tasks_cpus_reservations_and_schedulers_come_and_go() {
-    churn(Flavour::Plain, &["--seconds", "20", "--seed", "1"]);
+    churn(Flavour::Plain, 200, &["--seconds", "20", "--seed", "1"]);
 }
 
 #[test]
 fn no_task_is_lost_on_preempt_rt_either() {
-    churn(Flavour::Rt, &["--seconds", "6", "--seed", "2", "--tasks", "30"]);
+    churn(Flavour::Rt, 50, &["--seconds", "8", "--seed", "2", "--tasks", "30"]);
 }

@@ -258,8 +258,10 @@ impl Conductor {
         let policy = if cpus() % 2 == 1 { "g-edf+fcbs" } else { policy };
         let policy = self.options.policy.clone().unwrap_or_else(|| policy.into());
         let events = self.rng.u8(0..3) == 0;
-        self.remember(&format!("load {policy}"));
-        self.scheduler.load(&policy, events)?;
+        // Seldom: while it waits for its turn, nothing else happens here.
+        let among = self.rng.u8(0..4) == 0;
+        self.remember(&format!("load {policy}{}", if among { ", ordinary" } else { "" }));
+        self.scheduler.load(&policy, events, among)?;
         self.loads += 1;
         self.rested();
         Ok(())

@@ -36,8 +36,9 @@ impl Scheduler {
         Self { log, child: None }
     }
 
-    /// Starts it under `policy` and waits until it serves; with `events`, it records them.
-    pub fn load(&mut self, policy: &str, events: bool) -> Result<()> {
+    /// Starts it under `policy` and waits until it serves; with `events`, it records them;
+    /// `among`: it then is an ordinary process among those it schedules.
+    pub fn load(&mut self, policy: &str, events: bool, among: bool) -> Result<()> {
         let log = File::options().create(true).append(true).open(&self.log);
         let log = log.with_context(|| format!("cannot write {}", self.log.display()))?;
         let mut command = Command::new("scx_onbeat");
@@ -57,8 +58,9 @@ impl Scheduler {
             ensure!(begin.elapsed() < LOADING, "scx_onbeat {policy} is not ready in {LOADING:?}");
             std::thread::sleep(Duration::from_millis(10));
         }
-        // From now on it is one of those it schedules.
-        sys::set_class(pid, Class::Ordinary { nice: -20 })?;
+        if among {
+            sys::set_class(pid, Class::Ordinary { nice: -20 })?;
+        }
         Ok(())
     }
 
