@@ -90,10 +90,9 @@ fn ctrl_c_stops_the_guest_and_says_that_results_are_partial() {
     command.args(["lab", file.path(), "--jobs", "1"]);
     let mut program = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let mut stderr = BufReader::new(program.stderr.take().unwrap());
-    let mut line = String::new();
-    while !line.contains("running") {
-        line.clear();
-        assert!(stderr.read_line(&mut line).unwrap() > 0, "it ended by itself");
+    let mut words = String::new();
+    while !words.contains("running") {
+        assert!(stderr.read_line(&mut words).unwrap() > 0, "it ended by itself: {words}");
     }
     let guests = children(program.id());
     assert_eq!(guests.len(), 1, "{guests:?}");

@@ -42,6 +42,7 @@ pub(crate) fn booted(
     let mut hasher = DefaultHasher::new();
     qemu.version.hash(&mut hasher);
     setting.machine().hash(&mut hasher);
+    setting.spec.window_mib.hash(&mut hasher); // the state holds the window, too
     setting.kernel_line().hash(&mut hasher);
     setting.kernel.fingerprint()?.hash(&mut hasher);
     media.initramfs.read_from(&mut 0)?.hash(&mut hasher);
