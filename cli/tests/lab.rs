@@ -82,7 +82,7 @@ fn ctrl_c_stops_the_guest_and_says_that_results_are_partial() {
     build_the_guests_programs();
     // Longer than anybody would wait for; the first policy fails at once, so that there is a result.
     let file = File::new(
-        "cpus = 1\nduration = \"3000s\"\npolicies = [\"deadline\", \"fifo\"]\n\
+        "cpus = 1\nduration = \"100s\"\npolicies = [\"deadline\", \"fifo\"]\n\
          [[task]]\nname = \"a\"\nperiod = \"10ms\"\nbudget = \"1ms\"\nwork = { constant = \"1ms\" }\n\
          [best_effort]\ncount = 1\n",
     );
