@@ -19,7 +19,7 @@ use onbeat_model::run::{Platform, Run};
 use onbeat_model::units::SEC;
 use onbeat_report::Outcome;
 
-use super::progress::Board;
+use super::progress::{Board, Line};
 use super::ship::{Cargo, PLACE};
 use crate::results::Ended;
 
@@ -94,7 +94,7 @@ fn carry(work: &Work, cancel: &AtomicBool, board: &Board, take: Take) -> Carried
         return failure(work, STOPPED.into());
     }
     let line = board.begin(&format!("{} {}", work.cargo.set.name, work.policy));
-    let carried = match boot(work, |what| line.show(what)) {
+    let carried = match boot(work, &line) {
         Ok((outcome, folder)) => {
             line.show("evaluating");
             let platform = platform(work, &outcome, Platform::default());
@@ -136,7 +136,7 @@ impl Folder {
     }
 }
 
-fn boot(work: &Work, show: impl Fn(&str)) -> Result<(LabOutcome, Folder)> {
+fn boot(work: &Work, line: &Line<'_>) -> Result<(LabOutcome, Folder)> {
     let scratch = || {
         let folder = tempfile::Builder::new().prefix("onbeat-lab-").tempdir();
         folder.context("cannot create a temporary folder for the guest's files")
@@ -176,9 +176,9 @@ fn boot(work: &Work, show: impl Fn(&str)) -> Result<(LabOutcome, Folder)> {
     };
     spec.out_dir = Some(folder.path().to_owned());
     let outcome = onbeat_lab::run(&spec, &mut |progress| match progress {
-        Progress::Preparing => show("first boot of this machine"),
-        Progress::Booting(_) => show("starting"),
-        Progress::Output(_) => show("running"),
+        Progress::Preparing => line.show("first boot of this machine"),
+        Progress::Booting(_) => line.show("starting"),
+        Progress::Output(_) => line.running(),
         _ => (),
     })?;
     Ok((outcome, folder))

@@ -3,8 +3,8 @@
 //! now and then.
 
 use std::io::{IsTerminal, stderr};
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, Once};
 use std::time::{Duration, Instant};
 
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
@@ -26,6 +26,7 @@ pub struct Line<'a> {
     board: &'a Board,
     spinner: Option<ProgressBar>,
     name: String,
+    ran: Once,
 }
 
 impl Board {
@@ -52,7 +53,7 @@ impl Board {
             spinner.enable_steady_tick(Duration::from_millis(500));
             spinner
         });
-        Line { board: self, spinner, name: name.to_owned() }
+        Line { board: self, spinner, name: name.to_owned(), ran: Once::new() }
     }
 
     /// A line that stays.
@@ -63,9 +64,10 @@ impl Board {
         }
     }
 
-    fn plain(&self, line: &str, last: bool) {
+    /// A line that is left out soon after another one unless it `must` be seen.
+    fn plain(&self, line: &str, must: bool) {
         let mut told = self.last_line.lock().unwrap_or_else(|e| e.into_inner());
-        if last || told.is_none_or(|told| told.elapsed() >= BETWEEN_LINES) {
+        if must || told.is_none_or(|told| told.elapsed() >= BETWEEN_LINES) {
             *told = Some(Instant::now());
             eprintln!("{line}");
         }
@@ -73,14 +75,23 @@ impl Board {
 }
 
 impl Line<'_> {
-    /// What is being done now.
+    /// What is being done now, for a moment.
     pub fn show(&self, what: &str) {
+        self.say(what, false);
+    }
+
+    /// The long part begins. Later calls change nothing.
+    pub fn running(&self) {
+        self.ran.call_once(|| self.say("running", true));
+    }
+
+    fn say(&self, what: &str, must: bool) {
         if let Some(spinner) = &self.spinner {
             spinner.set_message(what.to_owned());
             return;
         }
         let (done, total) = (self.board.done.load(Ordering::Relaxed), self.board.total);
-        self.board.plain(&format!("{}: {what} ({done} of {total} done)", self.name), false);
+        self.board.plain(&format!("{}: {what} ({done} of {total} done)", self.name), must);
     }
 }
 

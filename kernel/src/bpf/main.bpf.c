@@ -178,6 +178,16 @@ void BPF_STRUCT_OPS(onbeat_dequeue, struct task_struct *p, u64 deq_flags)
 	}
 }
 
+/*
+ * Linux 7.2 asks, when an idle CPU takes up a task in ops.dispatch, to skip the clock's update at
+ * the *next* switch (local_dsq_post_enq calls wakeup_preempt), and what the task has used since the
+ * last tick is then booked to nobody. A switch that changes nothing takes the request away.
+ */
+static __always_inline void settle_clock(s32 cpu)
+{
+	scx_bpf_kick_cpu(cpu, 0);
+}
+
 void BPF_STRUCT_OPS(onbeat_dispatch, s32 cpu, struct task_struct *prev)
 {
 	ob_task_p pt = NULL;
@@ -221,6 +231,8 @@ void BPF_STRUCT_OPS(onbeat_dispatch, s32 cpu, struct task_struct *prev)
 		if (p && (cpus_of(p) & OB_BIT(cpu))) {
 			scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, slice, 0);
 			bpf_rcu_read_unlock();
+			if (!prev && slice == SCX_SLICE_INF)
+				settle_clock(cpu);
 			return;
 		}
 		bpf_rcu_read_unlock();
