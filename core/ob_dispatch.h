@@ -108,17 +108,85 @@ OB_FN void ob_server_end(ob_p ob OB_ARG, ob_server_p sv OB_ARG, u64 now)
 	ob_policy_completed(ob, sv, now);
 }
 
+/* Takes `t` out of whatever queue holds it. Idempotent. */
+OB_FN void ob_unqueue(ob_p ob OB_ARG, ob_task_p t OB_ARG)
+{
+	ob_server_p sv = t->server;
+
+	t->picked = 0;
+	if (!t->waiting)
+		return;
+	if (!sv) {
+		ob_tree_remove(&ob->best_effort, &t->node);
+		t->waiting = 0;
+		return;
+	}
+	ob_thread_unlink(sv, t);
+	if (!sv->throttled)
+		ob_server_update(ob, sv);
+}
+
+/* `t`, stopped and unqueued, sleeps: if it is the last thread of its server, the job is done. */
+OB_FN void ob_sleep(ob_p ob OB_ARG, ob_task_p t OB_ARG, u64 now)
+{
+	ob_server_p sv = t->server;
+
+	ob_unqueue(ob, t);
+	if (!t->awake)
+		return;
+	t->awake = 0;
+	if (!sv)
+		return;
+	sv->awake--;
+	if (!sv->awake && sv->active && !sv->marks)
+		ob_server_end(ob, sv, now);
+}
+
+/* Puts `t`, neither running nor queued, under `sv` (null: best effort). */
+OB_FN void ob_move(ob_p ob OB_ARG, ob_task_p t OB_ARG, ob_server_p sv OB_ARG, u64 now)
+{
+	u32 awake = t->awake;
+
+	ob_sleep(ob, t, now);
+	t->server = sv;
+	if (!awake)
+		return;
+	t->awake = 1;
+	if (sv && !sv->awake++ && !sv->active)
+		ob_server_begin(ob, sv, now);
+}
+
+/*
+ * A thread that its affinity, or a CPU's going, shuts out of its reservation's CPUs is best effort
+ * until it may return: elsewhere the reservation was not admitted, and it must run somewhere.
+ */
+OB_FN void ob_settle(ob_p ob OB_ARG, ob_task_p t OB_ARG, u64 now)
+{
+	ob_server_p sv = t->server ? t->server : t->home;
+	int out;
+
+	if (!sv)
+		return;
+	out = !(ob_thread_cpus(sv, t) & ob->online);
+	if (out == !t->server)
+		return;
+	ob_move(ob, t, out ? OB_NULL : sv, now);
+	t->home = out ? sv : OB_NULL;
+}
+
 /*
  * Thread `t` wants to run: it woke, or was interrupted; then it goes before its siblings, unless
  * its turn was over. Idempotent.
  */
 OB_FN void ob_ready(ob_p ob OB_ARG, ob_task_p t OB_ARG, u64 now)
 {
-	ob_server_p sv = t->server;
 	u32 woke = !t->awake, at_head = !woke && !t->rotated;
+	ob_server_p sv;
 
 	if (t->waiting)
 		return;
+	ob_settle(ob, t, now);
+	sv = t->server;
 	t->awake = 1;
 	t->picked = 0;
 	t->rotated = 0;
@@ -158,40 +226,6 @@ OB_FN void ob_ready(ob_p ob OB_ARG, ob_task_p t OB_ARG, u64 now)
 	}
 }
 
-/* Takes `t` out of whatever queue holds it. Idempotent. */
-OB_FN void ob_unqueue(ob_p ob OB_ARG, ob_task_p t OB_ARG)
-{
-	ob_server_p sv = t->server;
-
-	t->picked = 0;
-	if (!t->waiting)
-		return;
-	if (!sv) {
-		ob_tree_remove(&ob->best_effort, &t->node);
-		t->waiting = 0;
-		return;
-	}
-	ob_thread_unlink(sv, t);
-	if (!sv->throttled)
-		ob_server_update(ob, sv);
-}
-
-/* `t`, stopped and unqueued, sleeps: if it is the last thread of its server, the job is done. */
-OB_FN void ob_sleep(ob_p ob OB_ARG, ob_task_p t OB_ARG, u64 now)
-{
-	ob_server_p sv = t->server;
-
-	ob_unqueue(ob, t);
-	if (!t->awake)
-		return;
-	t->awake = 0;
-	if (!sv)
-		return;
-	sv->awake--;
-	if (!sv->awake && sv->active && !sv->marks)
-		ob_server_end(ob, sv, now);
-}
-
 /* The program says that the job of t's server is complete; the next begins at once. */
 OB_FN void ob_mark(ob_p ob OB_ARG, ob_task_p t OB_ARG, u64 now)
 {
@@ -210,7 +244,7 @@ OB_INLINE ob_task_p ob_thread_take(ob_p ob, ob_server_p sv, ob_cpu_p c)
 	ob_task_p t;
 
 	for (t = sv->head; t && OB_LOOP; t = t->next)
-		if (!sv->pinned || (ob_thread_cpus(ob, sv, t) & OB_BIT(c->id)))
+		if (!sv->pinned || (ob_thread_cpus(sv, t) & OB_BIT(c->id)))
 			break;
 	if (!t)
 		return OB_NULL;
@@ -468,9 +502,9 @@ OB_FN void ob_online(ob_p ob OB_ARG, u32 cpu, u32 on, u64 now)
 }
 
 /* Moves `sv` to `cpus` of another domain, after CPUs came or went. */
-OB_FN void ob_server_place(ob_p ob OB_ARG, ob_server_p sv OB_ARG, u64 domain, u64 cpus)
+OB_FN void ob_server_place(ob_p ob OB_ARG, ob_server_p sv OB_ARG, u64 domain, u64 cpus, u64 now)
 {
-	ob_task_p t;
+	ob_task_p t, next;
 
 	if (!sv->throttled)
 		ob_tree_remove(&sv->domain->active, &sv->node);
@@ -480,6 +514,13 @@ OB_FN void ob_server_place(ob_p ob OB_ARG, ob_server_p sv OB_ARG, u64 domain, u6
 	for (t = sv->head; t && OB_LOOP; t = t->next)
 		if (cpus & ~t->cpus)
 			sv->pinned++;
+	for (t = sv->head; t && OB_LOOP; t = next) {
+		next = t->next;
+		if (ob_thread_cpus(sv, t) & ob->online)
+			continue;
+		ob_thread_unlink(sv, t);
+		ob_ready(ob, t, now);
+	}
 	/* Where it runs now another may come first, and where it goes it may. */
 	ob->kick |= ob_server_running_on(ob, sv);
 	if (sv->throttled)
@@ -492,24 +533,16 @@ OB_FN void ob_server_place(ob_p ob OB_ARG, ob_server_p sv OB_ARG, u64 domain, u6
  * the shell unqueues it before and calls ob_ready after. */
 OB_FN void ob_attach(ob_p ob OB_ARG, ob_task_p t OB_ARG, ob_server_p sv OB_ARG, u64 now)
 {
-	u32 awake = t->awake;
+	ob_server_p old = t->server ? t->server : t->home;
 
-	if (t->server == sv)
+	if (old == sv)
 		return;
-	ob_sleep(ob, t, now);
-	if (t->server && !--t->server->threads)
-		ob->engaged--;
+	t->home = OB_NULL;
 	if (sv && !sv->threads++)
 		ob->engaged++;
-	t->server = sv;
-	if (!awake)
-		return;
-	t->awake = 1;
-	if (sv) {
-		sv->awake++;
-		if (sv->awake == 1 && !sv->active)
-			ob_server_begin(ob, sv, now);
-	}
+	ob_move(ob, t, sv, now);
+	if (old && !--old->threads)
+		ob->engaged--;
 }
 
 #endif

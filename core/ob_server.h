@@ -31,27 +31,24 @@ OB_INLINE u64 ob_server_over(ob_server_p sv)
 	return sv->s > sv->period ? sv->s - sv->period : 0;
 }
 
-/* CPUs on which a waiting thread of `sv` could run. */
-OB_INLINE u64 ob_thread_cpus(ob_p ob, ob_server_p sv, ob_task_p t)
+/* CPUs on which `t` may run under `sv`. */
+OB_INLINE u64 ob_thread_cpus(ob_server_p sv, ob_task_p t)
 {
-	u64 cpus = t->cpus & sv->cpus;
-
-	/* A thread shut out of its domain by affinity or hotplug still runs where it may. */
-	return (cpus & ob->online) ? cpus : t->cpus;
+	return t->cpus & sv->cpus;
 }
 
 /* Union over the waiting threads; without narrower affinities no list is walked. */
-OB_FN u64 ob_server_mask(ob_p ob OB_ARG, ob_server_p sv OB_ARG)
+OB_FN u64 ob_server_mask(ob_server_p sv OB_ARG)
 {
 	u64 cpus = 0;
 	ob_task_p t;
 
 	if (!sv->waiting)
 		return 0;
-	if (!sv->pinned && (sv->cpus & ob->online))
+	if (!sv->pinned)
 		return sv->cpus;
 	for (t = sv->head; t && OB_LOOP; t = t->next)
-		cpus |= ob_thread_cpus(ob, sv, t);
+		cpus |= ob_thread_cpus(sv, t);
 	return cpus;
 }
 
@@ -87,7 +84,7 @@ OB_FN void ob_laxity_sync(ob_p ob OB_ARG, ob_server_p sv OB_ARG)
 /* Brings sv's nodes in line with its waiting threads and its deadline, key unchanged. */
 OB_INLINE void ob_server_update(ob_p ob, ob_server_p sv)
 {
-	ob_tree_update(&sv->node, ob_server_mask(ob, sv), ob_server_over(sv));
+	ob_tree_update(&sv->node, ob_server_mask(sv), ob_server_over(sv));
 	ob_laxity_sync(ob, sv);
 }
 
@@ -152,7 +149,7 @@ OB_FN void ob_server_requeue(ob_p ob OB_ARG, ob_server_p sv OB_ARG)
 		} else {
 			ob_tree_remove(&sv->domain->active, &sv->node);
 			sv->node.key = key;
-			sv->node.mask = ob_server_mask(ob, sv);
+			sv->node.mask = ob_server_mask(sv);
 			sv->node.over = ob_server_over(sv);
 			ob_tree_insert(&sv->domain->active, &sv->node);
 		}

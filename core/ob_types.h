@@ -35,6 +35,7 @@ struct ob_domain;
 struct ob_task {
 	struct ob_node node;               /* in ob->best_effort while it waits there */
 	struct ob_server OB_ARENA *server; /* null: best effort */
+	struct ob_server OB_ARENA *home;   /* whose thread it is while shut out of server's CPUs */
 	struct ob_task OB_ARENA *next;     /* in the server's list of waiting threads */
 	struct ob_task OB_ARENA *prev;
 	u64 cpus;   /* affinity */

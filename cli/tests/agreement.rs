@@ -150,6 +150,8 @@ fn guest(trials: &[Trial], cpus: u32, list: &[usize], bin: &Path, out: &Path) {
     let mut script = String::from("set -e\n");
     for i in list {
         let policy = trials[*i].policy.name;
+        // The kernel still clears away the scheduler before, which is best-effort work.
+        script += "sleep 1\n";
         script += &format!("onbeat-runner /lab/{i}.json --policy {policy} --world lab ");
         script += &format!("--programs /bin --out /out/{i}.run\n");
     }
@@ -173,6 +175,8 @@ fn compare(trials: &[Trial], out: &Path) -> Vec<Agreement> {
         let file = out.join(format!("cpus-{}/{i}.run", trial.set.cpus));
         let lab = Run::read_from(&mut BufReader::new(fs::File::open(file).unwrap())).unwrap();
         let sim = simulate(&trial.set, trial.policy).unwrap();
+        let mut beside = fs::File::create(out.join(format!("{i}.sim.run"))).unwrap();
+        sim.write_to(&mut beside).unwrap();
         let result = agreement(&sim, &lab, TOLERANCE).unwrap();
         let (name, policy) = (&trial.set.name, trial.policy.name);
         println!(

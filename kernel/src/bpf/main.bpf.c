@@ -98,6 +98,15 @@ static __always_inline void thread_join(ob_task_p t, u64 now)
 	ob_attach(&shell->ob, t, sv, now);
 }
 
+/* Best effort pays for what it ran since this was called last, or since it began to run. */
+static __always_inline void charge_share(struct task_struct *p, ob_task_p t)
+{
+	u64 ran = p->se.sum_exec_runtime;
+
+	ob_share_charge(t, ran - t->ran);
+	t->ran = ran;
+}
+
 /* Whether all goes by fair sharing, and no trace wants to know. */
 static __always_inline bool unreserved(void)
 {
@@ -112,7 +121,7 @@ s32 BPF_STRUCT_OPS(onbeat_select_cpu, struct task_struct *p, s32 prev_cpu, u64 w
 
 	USE_ARENA();
 	/* Reservations are placed by the core. */
-	if (t && (t->server || t->want))
+	if (t && (t->server || t->want || t->home))
 		return prev_cpu;
 	cpu = scx_bpf_select_cpu_dfl(p, prev_cpu, wake_flags, &idle);
 	if (idle) {
@@ -197,6 +206,8 @@ void BPF_STRUCT_OPS(onbeat_dispatch, s32 cpu, struct task_struct *prev)
 	USE_ARENA();
 	if (prev && (prev->scx.flags & SCX_TASK_QUEUED) && !is_bound(prev))
 		pt = task_of(prev);
+	if (pt && !pt->server)
+		charge_share(prev, pt);
 	now = bpf_ktime_get_ns();
 	for (try = OB_ZERO; try < 8 && can_loop; try++) {
 		struct task_struct *p;
@@ -231,7 +242,7 @@ void BPF_STRUCT_OPS(onbeat_dispatch, s32 cpu, struct task_struct *prev)
 		if (p && (cpus_of(p) & OB_BIT(cpu))) {
 			scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, slice, 0);
 			bpf_rcu_read_unlock();
-			if (!prev && slice == SCX_SLICE_INF)
+			if (!prev && shell->ob.engaged)
 				settle_clock(cpu);
 			return;
 		}
@@ -297,7 +308,7 @@ void BPF_STRUCT_OPS(onbeat_stopping, struct task_struct *p, bool runnable)
 	if (!t)
 		return;
 	if (!t->server)
-		ob_share_charge(t, p->se.sum_exec_runtime - t->ran);
+		charge_share(p, t);
 	if (shell->ob.cpu[cpu & 63].curr != t) {
 		t->running = 0;
 		return;
@@ -447,6 +458,7 @@ s32 BPF_STRUCT_OPS_SLEEPABLE(onbeat_init_task, struct task_struct *p,
 	t->next = NULL;
 	t->prev = NULL;
 	t->server = NULL;
+	t->home = NULL;
 	t->node.linked = 0;
 	t->tid = p->pid;
 	t->payload = p->scx.tid;
@@ -467,6 +479,8 @@ s32 BPF_STRUCT_OPS_SLEEPABLE(onbeat_init_task, struct task_struct *p,
 			t->want = parent->want;
 		else if (parent->server)
 			t->want = parent->server->id + 1;
+		else if (parent->home)
+			t->want = parent->home->id + 1;
 	}
 	th->core = (u64)t;
 	return 0;

@@ -103,7 +103,7 @@ int place(struct shell_place *arg)
 		return -EINVAL;
 	LOCKED(fx)
 	{
-		ob_server_place(&shell->ob, &shell->servers[id], domain, cpus);
+		ob_server_place(&shell->ob, &shell->servers[id], domain, cpus, now);
 		UNLOCK(fx);
 		effects_apply(&fx, now);
 		return 0;
