@@ -33,7 +33,7 @@ fn churn(flavour: Flavour, acts: u32, options: &[&str]) {
 
 #[test]
 fn no_task_is_lost_while_tasks_cpus_reservations_and_schedulers_come_and_go() {
-    churn(Flavour::Plain, 200, &["--seconds", "20", "--seed", "1"]);
+    churn(Flavour::Plain, 100, &["--seconds", "20", "--seed", "1"]);
 }
 
 #[test]

@@ -241,7 +241,13 @@ impl Conductor {
         Ok(())
     }
 
+    /// Before what takes long: nobody may stand in its way in a real-time class meanwhile.
+    fn end_real_time(&mut self) {
+        self.players.iter_mut().for_each(Player::end_real_time);
+    }
+
     fn online(&mut self, cpu: u32, on: bool) -> Result<()> {
+        self.end_real_time();
         let way = if on { "on" } else { "off" };
         self.remember(&format!("CPU {cpu} {way}"));
         let file = format!("/sys/devices/system/cpu/cpu{cpu}/online");
@@ -260,6 +266,7 @@ impl Conductor {
         let events = self.rng.u8(0..3) == 0;
         // Seldom: while it waits for its turn, nothing else happens here.
         let among = self.rng.u8(0..4) == 0;
+        self.end_real_time();
         self.remember(&format!("load {policy}{}", if among { ", ordinary" } else { "" }));
         self.scheduler.load(&policy, events, among)?;
         self.loads += 1;
@@ -268,6 +275,7 @@ impl Conductor {
     }
 
     fn unload(&mut self, gently: bool) -> Result<()> {
+        self.end_real_time();
         self.remember(if gently { "unload" } else { "kill the scheduler" });
         self.scheduler.unload(gently)?;
         self.players.iter_mut().for_each(|p| p.reservation = None);

@@ -114,6 +114,13 @@ impl Player {
         unsafe { libc::sched_setscheduler(self.pid() as i32, policy, &param) }
     }
 
+    /// Takes a real-time class back.
+    pub fn end_real_time(&mut self) {
+        if self.real_time_until.is_some() {
+            self.set_class(libc::SCHED_OTHER);
+        }
+    }
+
     /// Whether it beats as it should. Takes a real-time class back whose moment is over.
     ///
     /// # Errors
