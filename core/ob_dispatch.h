@@ -85,6 +85,15 @@ OB_FN void ob_server_wake(ob_p ob OB_ARG, ob_server_p sv OB_ARG, u64 now)
 	ob_server_requeue(ob, sv);
 }
 
+/* The first of its threads wants to run. */
+OB_INLINE void ob_server_rouse(ob_p ob, ob_server_p sv, u64 now)
+{
+	if (sv->active)
+		ob_server_wake(ob, sv, now);
+	else
+		ob_server_begin(ob, sv, now);
+}
+
 /* A job of `sv` ends: counters, and the policy may pass on what is left. */
 OB_FN void ob_server_end(ob_p ob OB_ARG, ob_server_p sv OB_ARG, u64 now)
 {
@@ -152,8 +161,24 @@ OB_FN void ob_move(ob_p ob OB_ARG, ob_task_p t OB_ARG, ob_server_p sv OB_ARG, u6
 	if (!awake)
 		return;
 	t->awake = 1;
-	if (sv && !sv->awake++ && !sv->active)
-		ob_server_begin(ob, sv, now);
+	if (sv && !sv->awake++)
+		ob_server_rouse(ob, sv, now);
+}
+
+/* Puts `t` under reservation `sv` (null: back to best effort). `t` must not be running or queued:
+ * the shell unqueues it before and calls ob_ready after. */
+OB_FN void ob_attach(ob_p ob OB_ARG, ob_task_p t OB_ARG, ob_server_p sv OB_ARG, u64 now)
+{
+	ob_server_p old = t->server ? t->server : t->home;
+
+	if (old == sv)
+		return;
+	t->home = OB_NULL;
+	if (sv && !sv->threads++)
+		ob->engaged++;
+	ob_move(ob, t, sv, now);
+	if (old && !--old->threads)
+		ob->engaged--;
 }
 
 /*
@@ -167,6 +192,10 @@ OB_FN void ob_settle(ob_p ob OB_ARG, ob_task_p t OB_ARG, u64 now)
 
 	if (!sv)
 		return;
+	if (!t->server && sv->used == 2) {
+		ob_attach(ob, t, OB_NULL, now);
+		return;
+	}
 	out = !(ob_thread_cpus(sv, t) & ob->online);
 	if (out == !t->server)
 		return;
@@ -205,12 +234,8 @@ OB_FN void ob_ready(ob_p ob OB_ARG, ob_task_p t OB_ARG, u64 now)
 		ob->kick |= cpus & -cpus;
 		return;
 	}
-	if (woke && !sv->awake++) {
-		if (!sv->active)
-			ob_server_begin(ob, sv, now);
-		else
-			ob_server_wake(ob, sv, now);
-	}
+	if (woke && !sv->awake++)
+		ob_server_rouse(ob, sv, now);
 	ob_thread_link(ob, sv, t, at_head);
 	if (sv->throttled)
 		return;
@@ -314,7 +339,8 @@ OB_FN u64 ob_pick(ob_p ob OB_ARG, u32 cpu, ob_task_p prev OB_ARG, u64 now)
 	ob_share_account(ob, c, now);
 	if (prev && !(prev->cpus & bit))
 		prev = OB_NULL;
-	if (prev && prev->server && !prev->server->throttled)
+	if (prev && prev->server && !prev->server->throttled &&
+	    (ob_thread_cpus(prev->server, prev) & bit))
 		mine = prev->server;
 	be = (prev && !prev->server) || ob_share_waiting(ob, bit);
 
@@ -485,7 +511,7 @@ OB_FN void ob_alarm(ob_p ob OB_ARG, u64 now)
 	ob->alarm_at = n ? ob_min(next, n->key) : next;
 }
 
-/* `cpu` came or went: every server's idea of where it may run is renewed. */
+/* `cpu` came or went. The shell has every server placed anew (ob_server_place). */
 OB_FN void ob_online(ob_p ob OB_ARG, u32 cpu, u32 on, u64 now)
 {
 	u64 bit = OB_BIT(cpu);
@@ -527,22 +553,6 @@ OB_FN void ob_server_place(ob_p ob OB_ARG, ob_server_p sv OB_ARG, u64 domain, u6
 		return;
 	ob_server_requeue(ob, sv);
 	ob_preempt(ob, sv, sv->head ? sv->head->cpu : 0);
-}
-
-/* Puts `t` under reservation `sv` (null: back to best effort). `t` must not be running or queued:
- * the shell unqueues it before and calls ob_ready after. */
-OB_FN void ob_attach(ob_p ob OB_ARG, ob_task_p t OB_ARG, ob_server_p sv OB_ARG, u64 now)
-{
-	ob_server_p old = t->server ? t->server : t->home;
-
-	if (old == sv)
-		return;
-	t->home = OB_NULL;
-	if (sv && !sv->threads++)
-		ob->engaged++;
-	ob_move(ob, t, sv, now);
-	if (old && !--old->threads)
-		ob->engaged--;
 }
 
 #endif

@@ -84,8 +84,9 @@ struct ob_server {
 	u8 has_saved;
 	u8 marks; /* the program marks its jobs: sleeping does not end one */
 	u8 active;
-	u8 urgent; /* EDZL: no laxity is left */
-	u8 used;   /* slot: 0 free, 1 taken, 2 being released, takes no more threads */
+	u8 urgent;      /* EDZL: no laxity is left */
+	u32 generation; /* of the slot: how often it has been taken */
+	u8 used;        /* slot: 0 free, 1 taken, 2 being released, takes no more threads */
 	/* Counters since the reservation was made. */
 	u64 jobs;
 	u64 misses;

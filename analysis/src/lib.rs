@@ -5,3 +5,5 @@
 
 pub mod admission;
 mod flow;
+pub mod one_cpu;
+pub mod sporadic;

@@ -2,12 +2,15 @@
 //! `onbeat doctor`: what this machine can do, feature by feature, and what to do about the rest.
 //! Features are probed, not guessed from version numbers.
 
+use std::fmt::Write;
 use std::fs;
 use std::path::Path;
 use std::process::{Command, ExitCode, Stdio};
 
 use anyhow::Result;
 use clap::Args;
+
+use crate::output::print;
 use onbeat_client::Service;
 use onbeat_kernel::machine::{self, Obstacle};
 use onbeat_lab::Flavour;
@@ -285,31 +288,34 @@ pub fn run(options: &Options) -> Result<ExitCode> {
     let diagnosis = Diagnosis { live: can(For::Live), lab: can(For::Lab), findings };
     let code = if diagnosis.live { ExitCode::SUCCESS } else { ExitCode::FAILURE };
     if options.json {
-        println!("{}", serde_json::to_string_pretty(&diagnosis)?);
+        print(&(serde_json::to_string_pretty(&diagnosis)? + "\n"))?;
         return Ok(code);
     }
+    let mut text = String::new();
     let width = diagnosis.findings.iter().map(|f| f.feature.len()).max().unwrap_or(0);
     for (part, title) in
         [(For::Live, "This kernel"), (For::Lab, "The lab"), (For::Build, "Building")]
     {
-        println!("{title}");
+        let _ = writeln!(text, "{title}");
         for f in diagnosis.findings.iter().filter(|f| f.needed_for == part) {
             let state = match f.state {
                 State::Ok => "ok",
                 State::Degraded => "degraded",
                 State::Missing => "MISSING",
             };
-            println!("  {state:<8}  {:width$}  {}", f.feature, f.what);
+            let _ = writeln!(text, "  {state:<8}  {:width$}  {}", f.feature, f.what);
             if let Some(remedy) = &f.remedy {
-                println!("  {:8}  {:width$}  -> {remedy}", "", "");
+                let _ = writeln!(text, "  {:8}  {:width$}  -> {remedy}", "", "");
             }
         }
     }
     let word = |yes| if yes { "can" } else { "cannot" };
-    println!(
+    let _ = writeln!(
+        text,
         "The scheduler {} run on this kernel; the lab {} run here.",
         word(diagnosis.live),
         word(diagnosis.lab)
     );
+    print(&text)?;
     Ok(code)
 }

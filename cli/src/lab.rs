@@ -119,7 +119,8 @@ fn run_file(options: &Options, file: &Path) -> Result<ExitCode> {
         };
     }
     let policies = choose(&set, &options.policies);
-    options.outputs.check()?;
+    let names: Vec<String> = policies.iter().map(Policy::to_string).collect();
+    options.outputs.check(file, &names)?;
     let cancel = cancel_on_signals()?;
     let programs = Programs::new()?;
     let cargo = Arc::new(Cargo::load(&set, folder_of(file), &policies, &programs)?);

@@ -36,8 +36,22 @@ impl Outputs {
     ///
     /// # Errors
     /// Names the file.
-    pub fn check(&self) -> Result<()> {
-        self.html.iter().chain(&self.trace).try_for_each(|file| check(file))
+    pub fn check(&self, input: &Path, policies: &[String]) -> Result<()> {
+        let traces = policies.iter().filter_map(|p| self.trace_of(p, policies.len() > 1));
+        let mut files: Vec<PathBuf> = vec![input.to_owned()];
+        for file in self.html.iter().cloned().chain(traces) {
+            if files.contains(&file) {
+                bail!("{} is named twice; give each file its own name", file.display());
+            }
+            check(&file)?;
+            files.push(file);
+        }
+        match &self.trace {
+            Some(trace) if policies.len() > 1 && special(trace) => {
+                bail!("{} cannot hold the traces of several policies", trace.display())
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Where the trace of a policy goes, if traces are wanted.
@@ -131,6 +145,10 @@ fn check(file: &Path) -> Result<()> {
         bail!("cannot write {}: it is a folder; name a file in it", file.display());
     }
     if !special(file) {
+        let folder = folder_of(file);
+        if !folder.is_dir() {
+            bail!("cannot write {}: there is no folder {}", file.display(), folder.display());
+        }
         draft(file).with_context(|| format!("cannot write {}", file.display()))?;
     }
     Ok(())

@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! `onbeat policies`: what there is to choose from.
 
+use std::fmt::Write;
 use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::Args;
+
+use crate::output::print;
 use onbeat_model::policy::{ALIASES, BASELINES, CORE};
 use serde::Serialize;
 
@@ -46,17 +49,19 @@ fn lines() -> Vec<Line> {
 pub fn run(options: &Options) -> Result<ExitCode> {
     let lines = lines();
     if options.json {
-        println!("{}", serde_json::to_string_pretty(&lines)?);
+        print(&(serde_json::to_string_pretty(&lines)? + "\n"))?;
         return Ok(ExitCode::SUCCESS);
     }
+    let mut text = String::new();
     let width = lines.iter().map(|l| l.name.len()).max().unwrap_or(0);
-    println!("Onbeat's own (simulator, lab, live):");
+    let _ = writeln!(text, "Onbeat's own (simulator, lab, live):");
     for line in lines.iter().filter(|l| l.kind == "onbeat") {
-        println!("  {:width$}  {}", line.name, line.about);
+        let _ = writeln!(text, "  {:width$}  {}", line.name, line.about);
     }
-    println!("To compare with (lab only):");
+    let _ = writeln!(text, "To compare with (lab only):");
     for line in lines.iter().filter(|l| l.kind == "baseline") {
-        println!("  {:width$}  {}", line.name, line.about);
+        let _ = writeln!(text, "  {:width$}  {}", line.name, line.about);
     }
+    print(&text)?;
     Ok(ExitCode::SUCCESS)
 }

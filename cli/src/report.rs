@@ -2,8 +2,8 @@
 //! `onbeat report`: tables and a page from results that were kept as JSON.
 
 use std::fs;
-use std::io;
-use std::path::PathBuf;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
@@ -33,6 +33,19 @@ pub struct Options {
     detail: bool,
 }
 
+/// No results are larger.
+const MOST_BYTES: u64 = 256 << 20;
+
+/// A whole file of results.
+fn read(file: &Path) -> Result<String> {
+    let mut bytes = Vec::new();
+    let open = fs::File::open(file).context("cannot be read; check the path")?;
+    open.take(MOST_BYTES + 1).read_to_end(&mut bytes).context("cannot be read")?;
+    let what = "is no result; give it what `onbeat sim` or `onbeat lab` printed with --json";
+    anyhow::ensure!(bytes.len() as u64 <= MOST_BYTES, "{what}");
+    String::from_utf8(bytes).context(what)
+}
+
 /// Carries out the verb.
 ///
 /// # Errors
@@ -41,7 +54,7 @@ pub fn run(options: &Options) -> Result<ExitCode> {
     let mut all = Vec::new();
     for file in &options.files {
         let place = || format!("{}", file.display());
-        let text = fs::read_to_string(file).with_context(place)?;
+        let text = read(file).with_context(place)?;
         all.push(Results::from_json(&text).with_context(place)?);
     }
     let mut text = String::new();

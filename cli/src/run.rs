@@ -10,12 +10,14 @@ use anyhow::{Context, Result};
 use clap::Args;
 use onbeat_client::{Error, Grant, Params, Service};
 use onbeat_kernel::machine::{format_cpus, parse_cpus};
+use onbeat_model::policy::Policy;
 use onbeat_model::protocol::{self, Request, Response};
 use onbeat_model::units::{format_duration, parse_duration};
 use serde::Serialize;
 
 use crate::guest::{self, Held, Signals};
 use crate::launch::{self, Own};
+use crate::output::print;
 
 /// The reservation does not fit (sysexits' EX_TEMPFAIL: it may fit later).
 const REFUSED: u8 = 75;
@@ -93,6 +95,22 @@ pub fn run(options: &Options) -> Result<ExitCode> {
     }
 }
 
+impl Options {
+    fn params(&self) -> Params {
+        let mut params = Params::new(self.budget, self.period);
+        if let Some(deadline) = self.deadline {
+            params = params.with_deadline(deadline);
+        }
+        if let Some(Cpus(list)) = &self.cpus {
+            params = params.on_cpus(list.clone());
+        }
+        if self.marks {
+            params = params.marking_jobs();
+        }
+        params
+    }
+}
+
 fn supervise(options: &Options) -> Result<ExitCode> {
     // A typing error should not cost a second of loading.
     let program = match guest::find(&options.program[0]) {
@@ -102,6 +120,11 @@ fn supervise(options: &Options) -> Result<ExitCode> {
             return Ok(ExitCode::from(code));
         }
     };
+    options.params().check().map_err(anyhow::Error::msg)?;
+    if let Some(policy) = &options.policy {
+        let policy: Policy = policy.parse()?;
+        anyhow::ensure!(policy.is_core(), "{policy} makes no reservations; see `onbeat policies`");
+    }
     let signals = Signals::block().context("cannot wait for signals")?;
     let (service, own) = launch::connect(options.policy.as_deref(), &signals)?;
     let mut run = Run { service, own, signals, name: name_of(&program) };
@@ -127,16 +150,7 @@ struct Run {
 impl Run {
     fn run(&mut self, options: &Options, program: &Path) -> Result<ExitCode> {
         let held = Held::fork(program, &options.program, &self.signals)?;
-        let mut params = Params::new(options.budget, options.period);
-        if let Some(deadline) = options.deadline {
-            params = params.with_deadline(deadline);
-        }
-        if let Some(Cpus(list)) = &options.cpus {
-            params = params.on_cpus(list.clone());
-        }
-        if options.marks {
-            params = params.marking_jobs();
-        }
+        let params = options.params();
         let pid = held.pid;
         let grant = match self.service.reserve(pid as u32, &self.name, &params) {
             Ok(grant) => grant,
@@ -284,7 +298,7 @@ fn report(
         exit_status,
     };
     if options.json {
-        println!("{}", serde_json::to_string(&report)?);
+        print(&(serde_json::to_string(&report)? + "\n"))?;
     } else {
         eprint!("{report}");
     }

@@ -38,7 +38,8 @@ pub fn run(options: &Options) -> Result<ExitCode> {
     let set = TaskSet::load(&options.file)?;
     let policies = choose(&set, &options.policies)?;
     let outputs = &options.outputs;
-    outputs.check()?;
+    let names: Vec<String> = policies.iter().map(|p| p.name.to_owned()).collect();
+    outputs.check(&options.file, &names)?;
     let mut failed = None;
     let results = simulate(&set, &policies, outputs.trace.is_some(), |run| {
         if let Some(file) = outputs.trace_of(&run.policy, policies.len() > 1) {

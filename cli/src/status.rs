@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! `onbeat status` and `onbeat release`: what is reserved, and giving it back.
 
+use std::fmt::Write;
 use std::process::ExitCode;
 
 use anyhow::{Result, bail};
 use clap::Args;
+
+use crate::output::print;
 use onbeat_client::Service;
 use onbeat_kernel::machine::format_cpus;
 use onbeat_model::protocol::{Request, Response};
@@ -33,26 +36,30 @@ fn percent(x: Fraction) -> String {
 pub fn run(options: &Options) -> Result<ExitCode> {
     let answer = Service::connect_to(&crate::launch::socket())?.ask(&Request::Status)?;
     if options.json {
-        println!("{}", serde_json::to_string_pretty(&answer)?);
+        print(&(serde_json::to_string_pretty(&answer)? + "\n"))?;
         return Ok(ExitCode::SUCCESS);
     }
+    let mut text = String::new();
     let Response::Status { policy, cpus, reserved, free, reservations } = answer else {
         bail!("the service answers something else; use the same version on both sides");
     };
-    println!(
+    let _ = writeln!(
+        text,
         "{policy} on CPUs {}: {} of a CPU reserved, {} free",
         format_cpus(&cpus),
         percent(reserved),
         percent(free)
     );
     if !reservations.is_empty() {
-        println!(
+        let _ = writeln!(
+            text,
             "{:>4} {:>8} {:>6} {:<20} {:>10} {:>10} {:>7} {:>8} {:>6} {:>9}",
             "ID", "PID", "UID", "NAME", "BUDGET", "PERIOD", "THREADS", "JOBS", "LATE", "CPU TIME"
         );
     }
     for r in reservations {
-        println!(
+        let _ = writeln!(
+            text,
             "{:>4} {:>8} {:>6} {:<20} {:>10} {:>10} {:>7} {:>8} {:>6} {:>8.2}s",
             r.id,
             r.pid,
@@ -66,6 +73,7 @@ pub fn run(options: &Options) -> Result<ExitCode> {
             r.consumed_ns as f64 / 1e9
         );
     }
+    print(&text)?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -83,6 +83,26 @@ impl Params {
         self.marks = true;
         self
     }
+
+    /// Whether the values make sense by themselves, whatever is free.
+    ///
+    /// # Errors
+    /// What is wrong and what to write instead.
+    pub fn check(&self) -> Result<(), String> {
+        self.request(1, "program").check()
+    }
+
+    fn request(&self, pid: u32, name: &str) -> Reserve {
+        Reserve {
+            pid,
+            name: name.into(),
+            budget_ns: self.budget,
+            period_ns: self.period,
+            deadline_ns: self.deadline,
+            cpus: self.cpus.clone(),
+            marks: self.marks,
+        }
+    }
 }
 
 /// What the service has granted.
@@ -149,15 +169,7 @@ impl Service {
     /// [`Error::Invalid`] when the values make no sense, [`Error::Refused`] when they do not
     /// fit, else as [`Service::ask`].
     pub fn reserve(&mut self, pid: u32, name: &str, params: &Params) -> Result<Grant, Error> {
-        let reserve = Reserve {
-            pid,
-            name: name.into(),
-            budget_ns: params.budget,
-            period_ns: params.period,
-            deadline_ns: params.deadline,
-            cpus: params.cpus.clone(),
-            marks: params.marks,
-        };
+        let reserve = params.request(pid, name);
         reserve.check().map_err(Error::Invalid)?;
         match self.ask(&Request::Reserve(reserve))? {
             Response::Granted { id, policy, cpus } => Ok(Grant { id, policy, cpus }),

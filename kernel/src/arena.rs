@@ -121,7 +121,7 @@ impl Arena {
             .filter(|sv| sv.used != 0)
     }
 
-    /// Threads that belong to reservation `id`.
+    /// Threads that belong to reservation `id`, those shut out of its CPUs included.
     pub fn members(&self, id: u32) -> Vec<i32> {
         let s = self.shell();
         if u64::from(id) >= s.nr_servers {
@@ -132,7 +132,10 @@ impl Arena {
             let server = s.servers.add(id as usize);
             (0..s.nr_tasks as usize)
                 .map(|i| s.tasks.add(i))
-                .filter(|t| (&raw const (**t).server).read_volatile() == server)
+                .filter(|t| {
+                    (&raw const (**t).server).read_volatile() == server
+                        || (&raw const (**t).home).read_volatile() == server
+                })
                 .map(|t| (&raw const (*t).tid).read_volatile() as i32)
                 .collect()
         }

@@ -42,7 +42,7 @@ pub struct Reservation {
     pub domain: u32,
     /// Server policy, index into the core's registry.
     pub kind: u32,
-    /// 0 EDF, 1 RM.
+    /// 0 EDF, 1 RM, 2 EDZL.
     pub order: u32,
     /// The program marks its jobs.
     pub marks: bool,

@@ -86,6 +86,9 @@ pub struct Engine {
     pub completed: u64,
 }
 
+/// More events than this, 40 bytes each, are a mistake rather than a trace.
+const EVENTS_MOST: usize = 20_000_000;
+
 impl Engine {
     /// A simulation of `loads` on `core`, whose task `i` has load `i`; all tasks sleep.
     pub fn new(
@@ -146,7 +149,7 @@ impl Engine {
 
     /// Runs until no job is left, at least until `least`, at most until `most`. Returns when.
     pub fn run(&mut self, least: u64, most: u64) -> u64 {
-        while let Some(next) = self.next_event(most) {
+        while let Some(next) = self.next_event(most).filter(|_| self.events.len() <= EVENTS_MOST) {
             if next > least && self.unfinished == 0 {
                 break;
             }
@@ -379,6 +382,11 @@ impl Engine {
     /// The core, for a look at its state.
     pub fn core(&self) -> &Core {
         &self.core
+    }
+
+    /// Whether [`EVENTS_MOST`] stopped the run.
+    pub fn overflowed(&self) -> bool {
+        self.events.len() > EVENTS_MOST
     }
 
     /// Ends the simulation: all events in order of time, and one usage event for each task.

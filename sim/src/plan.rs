@@ -25,6 +25,11 @@ pub enum SimError {
         "task {0:?} runs a real program, which has no execution times to simulate; run this file with `onbeat lab`, or give the task a constant, a distribution or a trace"
     )]
     RealProgram(String),
+    /// More events than can be kept.
+    #[error(
+        "the run has more than 20 million events; raise budgets (each exhaustion is an event), shorten the duration, or leave the trace out"
+    )]
+    TooMuch,
 }
 
 /// Simulates `policy` on `set`, recording what metrics and traces need.
@@ -65,7 +70,7 @@ pub fn simulate_with(set: &TaskSet, policy: &CorePolicy, detail: Detail) -> Resu
     let mut core = Core::new(
         set.cpus,
         domains,
-        permille.round().to_integer() as u32,
+        permille.ceil().to_integer() as u32,
         SHARE_QUANTUM,
         copies.len() + best_effort,
         if detail == Detail::All { 1 << 14 } else { 0 },
@@ -145,6 +150,9 @@ pub fn simulate_with(set: &TaskSet, policy: &CorePolicy, detail: Detail) -> Resu
 
     let mut engine = Engine::new(core, set.cpus, loads, set.overheads, detail);
     let horizon = engine.run(set.duration, set.duration + GRACE);
+    if engine.overflowed() {
+        return Err(SimError::TooMuch);
+    }
     let events = engine.finish();
     let mut run = Run {
         world: World::Sim,

@@ -23,6 +23,14 @@ static __always_inline bool lock_take(void)
 	return false;
 }
 
+/* An atomic addition orders all accesses before it and after it. */
+static __always_inline void full_barrier(void)
+{
+	u64 word = 0;
+
+	__sync_fetch_and_add(&word, 1);
+}
+
 struct timer_slot {
 	struct bpf_timer timer;
 };

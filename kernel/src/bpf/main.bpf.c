@@ -38,7 +38,7 @@ struct shell __arena *shell;
 /*
  * Where the core's view of a thread is found: in task storage, and, quicker, in the thread's
  * dsq_vtime, which nobody else uses as no DSQ is ordered by it. 0: the core does not know it.
- * Its `want` is the reservation to join at the next switch: id + 1, 0: none, ~0: leave.
+ * Its `want` is the reservation to join at the next switch (reservation_name), 0: none, ~0: leave.
  */
 struct thread {
 	u64 core;
@@ -82,6 +82,19 @@ static __always_inline bool is_bound(const struct task_struct *p)
 	return (p->flags & PF_KTHREAD) && p->nr_cpus_allowed == 1;
 }
 
+/* What `want` holds for `sv`: never 0, and another for the next that gets its slot. */
+static __always_inline u64 reservation_name(ob_server_p sv)
+{
+	return (u64)sv->generation << 32 | (sv->id + 1);
+}
+
+/* A thread runs on `cpu` that has just joined: is that a CPU of its reservation's? */
+static __always_inline void check_place(ob_task_p t, s32 cpu)
+{
+	if (t->server && !(ob_thread_cpus(t->server, t) & OB_BIT(cpu)))
+		shell->ob.kick |= OB_BIT(cpu);
+}
+
 /* Joins or leaves a reservation as asked by `assign`; the thread is neither queued nor running. */
 static __always_inline void thread_join(ob_task_p t, u64 now)
 {
@@ -89,9 +102,10 @@ static __always_inline void thread_join(ob_task_p t, u64 now)
 	ob_server_p sv = NULL;
 
 	t->want = 0;
-	if (want != OB_NEVER && want - 1 < shell->nr_servers) {
-		sv = &shell->servers[want - 1];
-		if (sv->used != 1)
+	if (want != OB_NEVER && (want & 0xffffffff) - 1 < shell->nr_servers) {
+		sv = &shell->servers[(u32)want - 1];
+		/* Its slot may have been given to somebody else. */
+		if (sv->used != 1 || reservation_name(sv) != want)
 			sv = NULL;
 	}
 	ob_unqueue(&shell->ob, t);
@@ -190,7 +204,8 @@ void BPF_STRUCT_OPS(onbeat_dequeue, struct task_struct *p, u64 deq_flags)
 /*
  * Linux 7.2 asks, when an idle CPU takes up a task in ops.dispatch, to skip the clock's update at
  * the *next* switch (local_dsq_post_enq calls wakeup_preempt), and what the task has used since the
- * last tick is then booked to nobody. A switch that changes nothing takes the request away.
+ * last tick is then booked to nobody. A switch that changes nothing takes the request away. (After
+ * a thread of another class it is needless, and seldom.)
  */
 static __always_inline void settle_clock(s32 cpu)
 {
@@ -263,13 +278,15 @@ void BPF_STRUCT_OPS(onbeat_running, struct task_struct *p)
 		return;
 	t->ran = p->se.sum_exec_runtime;
 	c = &shell->ob.cpu[cpu & 63];
+	t->running = 1;
+	/* `assign` looks at `running` after it has set `want`, this the other way round. */
+	full_barrier();
 	if (!t->server && !t->want && !tracing && !c->share) {
 		ob_p ob = &shell->ob;
 
 		/* Nothing here needs the lock: the fields are this CPU's and this thread's own. */
 		t->awake = 1;
 		t->picked = 0;
-		t->running = 1;
 		t->cpu = cpu;
 		ob_share_begin(ob, t);
 		if (c->key == OB_KEY_IDLE) {
@@ -291,6 +308,7 @@ void BPF_STRUCT_OPS(onbeat_running, struct task_struct *p)
 			ob_ready(&shell->ob, t, now);
 		ob_unqueue(&shell->ob, t);
 		ob_run(&shell->ob, cpu, t, now);
+		check_place(t, cpu);
 		if (t->server)
 			ob_server_requeue(&shell->ob, t->server);
 		UNLOCK(fx);
@@ -310,7 +328,9 @@ void BPF_STRUCT_OPS(onbeat_stopping, struct task_struct *p, bool runnable)
 	if (!t->server)
 		charge_share(p, t);
 	if (shell->ob.cpu[cpu & 63].curr != t) {
-		t->running = 0;
+		/* `assign` keeps off until it is asleep. */
+		if (runnable)
+			t->running = 0;
 		return;
 	}
 	now = bpf_ktime_get_ns();
@@ -328,16 +348,26 @@ void BPF_STRUCT_OPS(onbeat_quiescent, struct task_struct *p, u64 deq_flags)
 	u64 now;
 
 	USE_ARENA();
-	if (!t || !(deq_flags & SCX_DEQ_SLEEP))
+	if (!t)
 		return;
+	if (!(deq_flags & SCX_DEQ_SLEEP)) {
+		t->running = 0;
+		return;
+	}
+	/* Before `awake` is touched without the lock `assign` must keep off. */
+	t->running = 1;
+	full_barrier();
 	if (!t->server) {
 		t->awake = 0;
+		full_barrier();
+		t->running = 0;
 		return;
 	}
 	now = bpf_ktime_get_ns();
 	LOCKED(fx)
 	{
 		ob_sleep(&shell->ob, t, now);
+		t->running = 0;
 		UNLOCK(fx);
 		/* This CPU is about to pick anyway. */
 		fx.kick &= ~OB_BIT(scx_bpf_task_cpu(p));
@@ -383,6 +413,7 @@ void BPF_STRUCT_OPS(onbeat_tick, struct task_struct *p)
 			ob_stop(&shell->ob, cpu, OB_STOP_PREEMPTED, now);
 			thread_join(t, now);
 			ob_run(&shell->ob, cpu, t, now);
+			check_place(t, cpu);
 			if (t->server)
 				slice = SCX_SLICE_INF;
 			UNLOCK(fx);
@@ -429,6 +460,27 @@ void BPF_STRUCT_OPS(onbeat_enable, struct task_struct *p)
 	scx_bpf_task_set_dsq_vtime(p, (u64)t);
 	if (t)
 		t->weight = p->scx.weight;
+}
+
+/* The thread leaves this class, for a real-time one perhaps: its job is done for us. */
+void BPF_STRUCT_OPS(onbeat_disable, struct task_struct *p)
+{
+	ob_task_p t = task_stored(p);
+	u64 now;
+
+	USE_ARENA();
+	if (!t)
+		return;
+	now = bpf_ktime_get_ns();
+	LOCKED(fx)
+	{
+		if (shell->ob.cpu[t->cpu & 63].curr == t)
+			ob_stop(&shell->ob, t->cpu, OB_STOP_SLEPT, now);
+		ob_sleep(&shell->ob, t, now);
+		t->running = 0;
+		UNLOCK(fx);
+		effects_apply(&fx, now);
+	}
 }
 
 s32 BPF_STRUCT_OPS_SLEEPABLE(onbeat_init_task, struct task_struct *p,
@@ -478,9 +530,9 @@ s32 BPF_STRUCT_OPS_SLEEPABLE(onbeat_init_task, struct task_struct *p,
 		if (parent->want)
 			t->want = parent->want;
 		else if (parent->server)
-			t->want = parent->server->id + 1;
+			t->want = reservation_name(parent->server);
 		else if (parent->home)
-			t->want = parent->home->id + 1;
+			t->want = reservation_name(parent->home);
 	}
 	th->core = (u64)t;
 	return 0;
@@ -615,9 +667,10 @@ SCX_OPS_DEFINE(onbeat_ops, .select_cpu = (void *)onbeat_select_cpu,
 	       .running = (void *)onbeat_running, .stopping = (void *)onbeat_stopping,
 	       .quiescent = (void *)onbeat_quiescent, .yield = (void *)onbeat_yield,
 	       .set_weight = (void *)onbeat_set_weight, .enable = (void *)onbeat_enable,
-	       .init_task = (void *)onbeat_init_task, .exit_task = (void *)onbeat_exit_task,
-	       .cpu_online = (void *)onbeat_cpu_online, .cpu_offline = (void *)onbeat_cpu_offline,
-	       .init = (void *)onbeat_init, .exit = (void *)onbeat_exit,
+	       .disable = (void *)onbeat_disable, .init_task = (void *)onbeat_init_task,
+	       .exit_task = (void *)onbeat_exit_task, .cpu_online = (void *)onbeat_cpu_online,
+	       .cpu_offline = (void *)onbeat_cpu_offline, .init = (void *)onbeat_init,
+	       .exit = (void *)onbeat_exit,
 	       .flags = SCX_OPS_ENQ_LAST | SCX_OPS_ENQ_EXITING | SCX_OPS_ENQ_MIGRATION_DISABLED |
 			SCX_OPS_ALLOW_QUEUED_WAKEUP | SCX_OPS_TID_TO_TASK,
 	       .timeout_ms = 10000, .name = "onbeat");

@@ -26,7 +26,18 @@ int reserve(struct shell_reserve *arg)
 		}
 		if (i < shell->nr_servers) {
 			sv->used = 1;
+			sv->generation++;
 			sv->id = i;
+			sv->head = NULL;
+			sv->tail = NULL;
+			sv->threads = 0;
+			sv->awake = 0;
+			sv->waiting = 0;
+			sv->running = 0;
+			sv->pinned = 0;
+			sv->active = 0;
+			sv->throttled = 0;
+			sv->urgent = 0;
 			sv->domain = &shell->ob.domain[domain & 63];
 			sv->cpus = cpus & sv->domain->cpus;
 			sv->budget = budget;
@@ -75,7 +86,10 @@ int assign(struct shell_assign *arg)
 		now = bpf_ktime_get_ns();
 		LOCKED(fx)
 		{
-			t->want = id < 0 ? OB_NEVER : (u64)id + 1;
+			t->want = id >= 0 && id < shell->nr_servers
+				      ? reservation_name(&shell->servers[id])
+				      : OB_NEVER;
+			full_barrier();
 			busy = t->running || t->picked;
 			queued = t->waiting;
 			if (!busy) {

@@ -35,7 +35,7 @@ impl<E: Engine, S: System> Book<E, S> {
         let changed = above.deadline != self.above.deadline;
         self.above = above;
         if changed {
-            self.rebook();
+            self.rebook(false);
         }
     }
 
@@ -44,7 +44,7 @@ impl<E: Engine, S: System> Book<E, S> {
         if online != self.online {
             self.online = online;
             self.notices.push(format!("CPUs on line: {}", format_cpus(&cpus_of(online))));
-            self.rebook();
+            self.rebook(true);
         }
     }
 
@@ -55,8 +55,9 @@ impl<E: Engine, S: System> Book<E, S> {
     }
 
     /// What can be reserved has changed: who still fits? The older goes before the younger; each
-    /// stays in its domain if it can.
-    fn rebook(&mut self) {
+    /// stays in its domain if it can. With `all`, the core is told of those that stay, too: their
+    /// threads may find other CPUs on line.
+    fn rebook(&mut self, all: bool) {
         let mut admission = Admission::new(self.settings.machine(self.online, &self.above));
         let live = self.held.values().filter(|h| h.state == State::Live);
         let mut live: Vec<(u64, u32)> = live.map(|h| (h.order, h.record.id)).collect();
@@ -70,7 +71,7 @@ impl<E: Engine, S: System> Book<E, S> {
                 Ok(to) => (to.domain, mask_of(&to.cpus)),
                 Err(_) => self.refuge(held),
             };
-            if (domain, cpus) != (held.domain, held.cpus)
+            if (all || (domain, cpus) != (held.domain, held.cpus))
                 && let Err(e) = self.engine.place(id, domain as u32, cpus)
             {
                 self.notices.push(format!("reservation {id} cannot be moved: {e:#}"));

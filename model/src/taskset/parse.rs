@@ -98,10 +98,9 @@ fn top(folder: &Path, document: &DeTable<'_>, stem: &str) -> Result<TaskSet, Fau
     let duration = top.required("duration", "\"10s\"", duration)?.value;
     let seed = top.integer("seed", 0, i64::MAX)?.map_or(1, |s| s.value as u64);
     let best_effort_share = match top.percent("best_effort_share")? {
-        Some(share) if share.value >= Ratio::from_integer(1) => {
-            let reason =
-                format!("best_effort_share = {} leaves nothing", format_percent(share.value));
-            return fault(share.at, reason, "choose less than 100%, for example \"5%\"");
+        Some(share) if share.value > Ratio::new(9, 10) => {
+            let reason = format!("best_effort_share = {} is too much", format_percent(share.value));
+            return fault(share.at, reason, "choose at most 90%, for example \"5%\"");
         }
         Some(share) => share.value,
         None => Ratio::new(1, 20),
@@ -156,6 +155,11 @@ fn tasks(
             let reason = format!("two tasks are called \"{}\"", task.name);
             return fault(at, reason, "give each [[task]] its own name, or use count");
         }
+        if let Some(name) = tasks.iter().find_map(|other| clash(other, &task)) {
+            let at = t.value("name").map_or(t.at, |v| v.span().start);
+            let reason = format!("two tasks would be called \"{name}\", one of them by its count");
+            return fault(at, reason, "rename one of them");
+        }
         total += u64::from(task.count);
         if total > limits::TASKS {
             let at = t.value("count").map_or(t.at, |v| v.span().start);
@@ -165,6 +169,16 @@ fn tasks(
         tasks.push(task);
     }
     Ok(tasks)
+}
+
+/// The name that copies of both would have.
+fn clash(a: &TaskEntry, b: &TaskEntry) -> Option<String> {
+    let copy_of = |many: &TaskEntry, one: &TaskEntry| {
+        let number = one.name.strip_prefix(&many.name)?.strip_prefix('-')?;
+        let copy = number.parse::<u32>().ok().filter(|n| n.to_string() == number)?;
+        (many.count > copy && many.count > 1 && one.count == 1).then(|| one.name.clone())
+    };
+    copy_of(a, b).or_else(|| copy_of(b, a))
 }
 
 fn task(folder: &Path, t: &Table<'_, '_>, cpus: u32, duration: u64) -> Result<TaskEntry, Fault> {

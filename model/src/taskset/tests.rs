@@ -134,7 +134,7 @@ fn each_mistake_is_blamed_on_its_line_with_a_remedy() {
         (top("policies = []"), 3, "empty list"),
         (top("policies = [\n\"rm\",\n\"edf\"]"), 5, "the policies are g-edf"),
         (top("policies = [\"fcbs\", \"g-edf+fcbs\"]"), 3, "listed twice"),
-        (top("best_effort_share = \"100%\""), 3, "leaves nothing"),
+        (top("best_effort_share = \"100%\""), 3, "is too much"),
         (top("best_effort_share = 5"), 3, "a percentage in quotes"),
         (top("clusters = 3"), 3, "choose one of 1, 2"),
         (top("kernel = \"windows\""), 3, "\"plain\" or \"rt\""),

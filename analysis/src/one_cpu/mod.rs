@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Preemptive scheduling of sporadic tasks on one CPU: exact tests, response times, and bounds that are quick.
+
+pub mod bounds;
+pub mod edf;
+pub mod fixed;
+
+#[cfg(test)]
+mod oracle;
+
+use crate::sporadic::Sporadic;
+
+/// Steps after which an iteration gives up. Sets that need more have periods with a common multiple of years.
+const STEPS: u32 = 1_000_000;
+
+/// Length of the busy period after a synchronous release of `tasks`; `None` if it has no end within reach.
+///
+/// Source: Liu and Layland 1973; the recurrence as in Spuri 1996, section 3.
+fn busy_period(tasks: &[Sporadic]) -> Option<u64> {
+    fixed_point(tasks.iter().try_fold(0u64, |sum, t| sum.checked_add(t.wcet))?, |w| {
+        tasks
+            .iter()
+            .try_fold(0u64, |sum, t| sum.checked_add(w.div_ceil(t.period).checked_mul(t.wcet)?))
+    })
+}
+
+/// The least fixed point of the growing `next` from `start` on; `None` if it is out of reach.
+fn fixed_point(start: u64, next: impl Fn(u64) -> Option<u64>) -> Option<u64> {
+    let mut w = start;
+    for _ in 0..STEPS {
+        let more = next(w)?;
+        if more <= w {
+            return Some(w);
+        }
+        w = more;
+    }
+    None
+}
