@@ -6,4 +6,5 @@
 pub mod admission;
 mod flow;
 pub mod one_cpu;
+pub mod provision;
 pub mod sporadic;
