@@ -8,6 +8,7 @@ mod lab;
 mod launch;
 mod output;
 mod policies;
+mod provision;
 mod report;
 mod results;
 mod run;
@@ -37,6 +38,7 @@ enum Verb {
     Release(status::ReleaseOptions),
     Doctor(doctor::Options),
     Policies(policies::Options),
+    Provision(provision::Options),
 }
 
 fn main() -> ExitCode {
@@ -50,6 +52,7 @@ fn main() -> ExitCode {
         Verb::Release(options) => status::release(&options),
         Verb::Doctor(options) => doctor::run(&options),
         Verb::Policies(options) => policies::run(&options),
+        Verb::Provision(options) => provision::run(&options),
     };
     result.unwrap_or_else(|error| {
         eprintln!("onbeat: {error:#}");

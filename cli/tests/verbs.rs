@@ -239,3 +239,23 @@ fn missing_movies_programs_and_tools_are_named_with_the_remedy() {
     let text = with("ONBEAT_CACHE", empty.path().to_str().unwrap());
     assert!(text.contains("kernel") && text.contains("make setup"), "{text}");
 }
+
+#[test]
+fn provisioning_shows_both_budgets_and_refuses_what_cannot_be() {
+    let with = |streams: &str, period: &str| {
+        let fixed = ["--mean", "14.49ms", "--deviation", "5.19ms", "--hard", "4ms", "--json"];
+        let given = ["provision", "--cpus", "11", "--streams", streams, "--period", period];
+        onbeat(&[&given[..], &fixed].concat())
+    };
+    let fits = object(&with("20", "41.708ms"));
+    // Table 1 of the paper.
+    assert!((fits["largest"]["budget_ms"].as_f64().unwrap() - 16.65).abs() < 0.01, "{fits}");
+    assert_eq!(fits["largest"]["queue"], 10);
+    let late = |which: &str| fits[which]["tardiness_ms"].as_f64().unwrap();
+    assert!(late("best") < late("largest"), "{fits}");
+    for (streams, period, word) in [("23", "41.708ms", "constraint 4"), ("1", "0ms", "--period")] {
+        let refused = with(streams, period);
+        assert!(!refused.status.success());
+        assert!(complaint(&refused).contains(word), "{}", complaint(&refused));
+    }
+}

@@ -6,6 +6,8 @@ mod parse;
 mod table;
 mod work;
 
+pub use work::load_trace;
+
 use std::fmt;
 use std::fs::File;
 use std::io::Read;

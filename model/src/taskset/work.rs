@@ -75,6 +75,18 @@ fn trace(folder: &Path, w: &Table<'_, '_>) -> Result<Work, Fault> {
     Ok(Work::Trace { path: path.value.into(), start: begin as usize, values: values.into() })
 }
 
+/// Reads a trace of execution times, ns, at least one value.
+///
+/// # Errors
+/// The file cannot be read or holds something else; with line and remedy.
+pub fn load_trace(path: &Path) -> Result<Vec<u64>, super::LoadError> {
+    let error = |line, reason, remedy| super::LoadError { file: path.into(), line, reason, remedy };
+    let bytes = super::read_limited(path, limits::TRACE_BYTES)
+        .map_err(|(reason, remedy)| error(None, reason, remedy))?;
+    trace_values(&bytes)
+        .map_err(|(line, reason, remedy)| error(line, format!("the trace {reason}"), remedy.into()))
+}
+
 /// Values of a trace: one number of ns a line; empty lines and lines that begin with `#` are skipped.
 /// On failure the line, the reason, and the remedy.
 #[allow(clippy::type_complexity)]

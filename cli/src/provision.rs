@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! `onbeat provision`: how large budgets and queues of soft real-time streams should be.
+
+use std::fmt::Write;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::{Result, bail, ensure};
+use clap::Args;
+use onbeat_analysis::provision::{Constraint, Provision, Streams, moments};
+use onbeat_model::taskset::load_trace;
+use onbeat_model::units::parse_duration;
+use serde_json::{Value, json};
+
+use crate::output::print;
+
+/// Successive execution times more alike than this are not independent.
+const CORRELATED: f64 = 0.2;
+
+/// Say which budgets and queues streams of soft real-time jobs need
+///
+/// After Kenna et al. (RTSS 2011): each stream has a hard task (it shows a frame) and a soft server (it decodes one); best
+/// effort has a server on every CPU. Shows the largest feasible budget and the one with the least bound on tardiness.
+#[derive(Debug, Args)]
+pub struct Options {
+    /// CPUs that schedule (without one set aside for interrupts)
+    #[arg(long, value_parser = clap::value_parser!(u32).range(2..=4096))]
+    cpus: u32,
+    /// Streams
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    streams: u32,
+    /// Period of a stream, for example 41.7ms
+    #[arg(long, value_parser = parse_duration)]
+    period: u64,
+    /// Mean execution time of a soft job
+    #[arg(long, value_parser = parse_duration, required_unless_present = "trace")]
+    mean: Option<u64>,
+    /// Its standard deviation
+    #[arg(long, value_parser = parse_duration, required_unless_present = "trace")]
+    deviation: Option<u64>,
+    /// Take mean and deviation from this trace: one execution time in ns a line
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["mean", "deviation"])]
+    trace: Option<PathBuf>,
+    /// Longest execution time of a hard job
+    #[arg(long, value_parser = parse_duration, default_value = "0ms")]
+    hard: u64,
+    /// Budget of a best-effort server
+    #[arg(long, value_parser = parse_duration, default_value = "5ms")]
+    best_effort_budget: u64,
+    /// Period of a best-effort server
+    #[arg(long, value_parser = parse_duration, default_value = "50ms")]
+    best_effort_period: u64,
+    /// How far the largest budget stays below the limit of bounded tardiness, at which the bound is infinite
+    #[arg(long, value_parser = parse_duration, default_value = "800us")]
+    epsilon: u64,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+fn ms(ns: u64) -> f64 {
+    ns as f64 / 1e6
+}
+
+/// Carries out the verb.
+///
+/// # Errors
+/// The values make no sense, or the trace cannot be read.
+pub fn run(options: &Options) -> Result<ExitCode> {
+    ensure!(options.period > 0, "--period 0: a stream needs a period; give one such as 41.7ms");
+    ensure!(
+        options.best_effort_period > 0 && options.best_effort_budget <= options.best_effort_period,
+        "--best-effort-budget is above --best-effort-period; lower it"
+    );
+    let (mean, deviation, correlation) = figures(options)?;
+    ensure!(mean > 0.0, "--mean 0: a soft job needs some time; give its mean, such as 14.5ms");
+    let streams = Streams {
+        cpus: options.cpus,
+        count: options.streams,
+        period: ms(options.period),
+        mean,
+        deviation,
+        hard: ms(options.hard),
+        best_effort_budget: ms(options.best_effort_budget),
+        best_effort_period: ms(options.best_effort_period),
+    };
+    if let Some(r) = correlation.filter(|r| r.abs() > CORRELATED) {
+        eprintln!(
+            "onbeat provision: successive jobs of the trace are correlated ({r:.2}); the bound on \
+             tardiness takes them to be independent and may be too low"
+        );
+    }
+    let (budget, binding) = streams.largest_budget(ms(options.epsilon));
+    let violated = streams.violated(budget);
+    let largest = streams.with_budget(budget);
+    let best = streams.best_budget().filter(|best| streams.violated(best.budget).is_empty());
+    if options.json {
+        let mut object = json!({
+            "mean_ms": mean,
+            "deviation_ms": deviation,
+            "correlation": correlation,
+            "binding": binding.to_string(),
+            "violated": violated.iter().map(Constraint::to_string).collect::<Vec<_>>(),
+            "feasible": violated.is_empty() || best.is_some(),
+            "largest": of(&largest),
+        });
+        object["best"] = best.as_ref().map_or(Value::Null, of);
+        print(&format!("{object:#}\n"))?;
+    } else {
+        print(&table(&streams, &largest, best.as_ref(), binding, &violated))?;
+    }
+    if !violated.is_empty() && best.is_none() {
+        let names: Vec<String> = violated.iter().map(Constraint::to_string).collect();
+        bail!(
+            "no budget is feasible: constraint {} is violated; take fewer streams, more CPUs, or less for best effort",
+            names.join(", ")
+        );
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Mean and deviation in ms, and how correlated a trace is.
+fn figures(options: &Options) -> Result<(f64, f64, Option<f64>)> {
+    let Some(file) = &options.trace else {
+        return Ok((ms(options.mean.unwrap_or(0)), ms(options.deviation.unwrap_or(0)), None));
+    };
+    let values: Vec<f64> = load_trace(file)?.into_iter().map(ms).collect();
+    match moments(&values) {
+        Some((mean, deviation, correlation)) => Ok((mean, deviation, Some(correlation))),
+        None => bail!("{}: one value has no deviation; give at least two", file.display()),
+    }
+}
+
+fn of(provision: &Provision) -> Value {
+    // JSON knows no infinity.
+    let finite = |x: f64| if x.is_finite() { json!(x) } else { Value::Null };
+    json!({
+        "budget_ms": provision.budget,
+        "deterministic_tardiness_ms": finite(provision.deterministic),
+        "tardiness_ms": finite(provision.tardiness),
+        "queue": if provision.tardiness.is_finite() { json!(provision.queue) } else { Value::Null },
+    })
+}
+
+fn table(
+    streams: &Streams,
+    largest: &Provision,
+    best: Option<&Provision>,
+    binding: Constraint,
+    violated: &[Constraint],
+) -> String {
+    let mut text = String::new();
+    let _ = writeln!(
+        text,
+        "{} streams of {:.3}ms on {} CPUs; a soft job takes {:.3}ms (deviation {:.3}ms), a hard one {:.3}ms",
+        streams.count, streams.period, streams.cpus, streams.mean, streams.deviation, streams.hard
+    );
+    let _ = writeln!(
+        text,
+        "{:<18} {:>10} {:>20} {:>20} {:>6}",
+        "", "budget", "server late at most", "job late on average", "queue"
+    );
+    for (name, p) in [("largest budget", Some(largest)), ("least tardiness", best)] {
+        match p {
+            Some(p) if p.tardiness.is_finite() => {
+                let _ = writeln!(
+                    text,
+                    "{name:<18} {:>8.2}ms {:>18.2}ms {:>18.2}ms {:>6}",
+                    p.budget, p.deterministic, p.tardiness, p.queue
+                );
+            }
+            Some(p) => {
+                let _ = writeln!(text, "{name:<18} {:>8.2}ms {:>20}", p.budget, "no bound");
+            }
+            None => {
+                let _ = writeln!(text, "{name:<18} {:>10}", "none");
+            }
+        }
+    }
+    let _ = writeln!(text, "A larger budget is kept from us by constraint {binding}.");
+    for constraint in violated {
+        let _ = writeln!(text, "Violated by the largest budget: constraint {constraint}.");
+    }
+    text
+}
