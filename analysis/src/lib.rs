@@ -5,6 +5,8 @@
 
 pub mod admission;
 mod flow;
+pub mod global;
 pub mod one_cpu;
+pub mod partition;
 pub mod provision;
 pub mod sporadic;
