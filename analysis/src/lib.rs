@@ -9,4 +9,5 @@ pub mod global;
 pub mod one_cpu;
 pub mod partition;
 pub mod provision;
+pub mod registry;
 pub mod sporadic;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! `onbeat`: one verb a file, each with its options and `fn run(&Options) -> Result<ExitCode>`.
 
+mod analyze;
 mod demo;
 mod doctor;
 mod guest;
@@ -38,6 +39,7 @@ enum Verb {
     Release(status::ReleaseOptions),
     Doctor(doctor::Options),
     Policies(policies::Options),
+    Analyze(analyze::Options),
     Provision(provision::Options),
 }
 
@@ -52,6 +54,7 @@ fn main() -> ExitCode {
         Verb::Release(options) => status::release(&options),
         Verb::Doctor(options) => doctor::run(&options),
         Verb::Policies(options) => policies::run(&options),
+        Verb::Analyze(options) => analyze::run(&options),
         Verb::Provision(options) => provision::run(&options),
     };
     result.unwrap_or_else(|error| {

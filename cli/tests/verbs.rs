@@ -259,3 +259,23 @@ fn provisioning_shows_both_budgets_and_refuses_what_cannot_be() {
         assert!(complaint(&refused).contains(word), "{}", complaint(&refused));
     }
 }
+
+#[test]
+fn analysis_is_exact_where_sums_of_decimals_are_not() {
+    let ninth = |count: u32| {
+        File::new(format!(
+            "cpus = 1\nduration = \"1s\"\n[[task]]\nname = \"t\"\ncount = {count}\n\
+             period = \"9ms\"\nbudget = \"1ms\"\nwork = {{ constant = \"1ms\" }}\n"
+        ))
+    };
+    let says = |count| {
+        let file = ninth(count);
+        object(&onbeat(&["analyze", file.path(), "--test", "edf-qpa", "--json"]))
+    };
+    assert_eq!(says(9)["tests"][0]["schedulable"], true);
+    assert_eq!(says(9)["utilization_exact"], "1");
+    assert_eq!(says(10)["tests"][0]["schedulable"], false);
+    let file = ninth(1);
+    let unknown = onbeat(&["analyze", file.path(), "--test", "no-such"]);
+    assert!(!unknown.status.success() && complaint(&unknown).contains("--list"));
+}

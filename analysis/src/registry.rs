@@ -1,0 +1,248 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! All schedulability tests by name. A test is a function and a line in [`TESTS`].
+
+use crate::global;
+use crate::one_cpu::{bounds, edf, fixed};
+use crate::partition::{Local, Packing, partition};
+use crate::sporadic::{Sporadic, Verdict, utilization};
+use num_bigint::BigInt;
+use num_rational::BigRational;
+
+/// What a test says about a set; the vectors have an entry for each task.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Answer {
+    /// Schedulable or not.
+    pub verdict: Verdict,
+    /// CPU of each task, if the algorithm assigns them.
+    pub cpus: Option<Vec<usize>>,
+    /// Longest response times, where the test bounds them.
+    pub responses: Option<Vec<Option<u64>>>,
+    /// Greatest tardiness, where the test bounds it.
+    pub tardiness: Option<Vec<u64>>,
+}
+
+impl From<Verdict> for Answer {
+    fn from(verdict: Verdict) -> Self {
+        Self { verdict, cpus: None, responses: None, tardiness: None }
+    }
+}
+
+/// A schedulability test.
+#[derive(Debug, Clone, Copy)]
+pub struct Test {
+    /// Its name: algorithm, then method.
+    pub name: &'static str,
+    /// One line: what it is good for, and its source.
+    pub about: &'static str,
+    /// It is for one CPU only.
+    pub one_cpu: bool,
+    /// Tells about a set on so many CPUs.
+    pub run: fn(&[Sporadic], usize) -> Answer,
+}
+
+const fn test(
+    name: &'static str,
+    about: &'static str,
+    one_cpu: bool,
+    run: fn(&[Sporadic], usize) -> Answer,
+) -> Test {
+    Test { name, about, one_cpu, run }
+}
+
+/// Every test there is.
+pub const TESTS: &[Test] = &[
+    test(
+        "utilization",
+        "upper limit for all: U ≤ m and no task above 1; rejects only",
+        false,
+        limit,
+    ),
+    test(
+        "edf-qpa",
+        "EDF on one CPU, exact (Zhang and Burns 2009; response times: Spuri 1996)",
+        true,
+        uni_edf,
+    ),
+    test(
+        "rm-exact",
+        "rate monotonic on one CPU, exact (Joseph and Pandya 1986; Lehoczky 1990)",
+        true,
+        |t, _| priorities(t, &|t| t.period),
+    ),
+    test(
+        "dm-exact",
+        "deadline monotonic on one CPU, exact (Joseph and Pandya 1986)",
+        true,
+        |t, _| priorities(t, &|t| t.deadline),
+    ),
+    test(
+        "rm-liu-layland",
+        "rate monotonic on one CPU by utilization (Liu and Layland 1973)",
+        true,
+        |t, _| bounds::liu_layland(t).into(),
+    ),
+    test(
+        "rm-hyperbolic",
+        "rate monotonic on one CPU by product (Bini et al. 2003)",
+        true,
+        |t, _| bounds::hyperbolic(t).into(),
+    ),
+    test("p-edf-ff", "partitioned EDF, first fit", false, |t, m| {
+        pack(t, m, Local::Edf, Packing::First, false)
+    }),
+    test("p-edf-bf", "partitioned EDF, best fit", false, |t, m| {
+        pack(t, m, Local::Edf, Packing::Best, false)
+    }),
+    test("p-edf-wf", "partitioned EDF, worst fit", false, |t, m| {
+        pack(t, m, Local::Edf, Packing::Worst, false)
+    }),
+    test("p-edf-nf", "partitioned EDF, next fit", false, |t, m| {
+        pack(t, m, Local::Edf, Packing::Next, false)
+    }),
+    test("p-edf-ffd", "partitioned EDF, first fit by decreasing utilization", false, |t, m| {
+        pack(t, m, Local::Edf, Packing::First, true)
+    }),
+    test("p-edf-bfd", "partitioned EDF, best fit by decreasing utilization", false, |t, m| {
+        pack(t, m, Local::Edf, Packing::Best, true)
+    }),
+    test("p-edf-wfd", "partitioned EDF, worst fit by decreasing utilization", false, |t, m| {
+        pack(t, m, Local::Edf, Packing::Worst, true)
+    }),
+    test("p-edf-nfd", "partitioned EDF, next fit by decreasing utilization", false, |t, m| {
+        pack(t, m, Local::Edf, Packing::Next, true)
+    }),
+    test("p-rm-ff", "partitioned rate monotonic, first fit", false, |t, m| {
+        pack(t, m, Local::RateMonotonic, Packing::First, false)
+    }),
+    test(
+        "p-rm-ffd",
+        "partitioned rate monotonic, first fit by decreasing utilization",
+        false,
+        |t, m| pack(t, m, Local::RateMonotonic, Packing::First, true),
+    ),
+    test("g-edf-gfb", "global EDF by density (Goossens, Funk and Baruah 2003)", false, |t, m| {
+        global::gfb(t, m).into()
+    }),
+    test(
+        "g-edf-bcl",
+        "global EDF by interference (Bertogna, Cirinei and Lipari 2005)",
+        false,
+        |t, m| global::bcl(t, m).into(),
+    ),
+    test(
+        "g-edf-tardiness",
+        "global EDF, soft: bounded tardiness (Devi and Anderson 2005)",
+        false,
+        soft,
+    ),
+];
+
+/// The test of that name.
+pub fn find(name: &str) -> Option<&'static Test> {
+    TESTS.iter().find(|test| test.name == name)
+}
+
+fn limit(tasks: &[Sporadic], cpus: usize) -> Answer {
+    let most = BigRational::from_integer(BigInt::from(cpus));
+    let one = BigRational::from_integer(BigInt::from(1));
+    let over = utilization(tasks) > most || tasks.iter().any(|t| t.density() > one);
+    if over { Verdict::Unschedulable.into() } else { Verdict::Unknown.into() }
+}
+
+fn uni_edf(tasks: &[Sporadic], _: usize) -> Answer {
+    Answer { responses: Some(edf::response_times(tasks)), ..edf::qpa(tasks).into() }
+}
+
+/// Fixed priorities, the smallest key first; response times in the order of `tasks`.
+fn priorities(tasks: &[Sporadic], key: &dyn Fn(&Sporadic) -> u64) -> Answer {
+    let mut order: Vec<usize> = (0..tasks.len()).collect();
+    order.sort_by_key(|i| key(&tasks[*i]));
+    let sorted: Vec<Sporadic> = order.iter().map(|i| tasks[*i]).collect();
+    let mut responses = vec![None; tasks.len()];
+    for (i, time) in order.iter().zip(fixed::response_times(&sorted)) {
+        responses[*i] = time;
+    }
+    Answer { responses: Some(responses), ..fixed::exact(&sorted).into() }
+}
+
+fn pack(
+    tasks: &[Sporadic],
+    cpus: usize,
+    local: Local,
+    packing: Packing,
+    decreasing: bool,
+) -> Answer {
+    match partition(tasks, cpus, local, packing, decreasing) {
+        Ok(place) => Answer { cpus: Some(place), ..Verdict::Schedulable.into() },
+        Err(_) => Verdict::Unknown.into(),
+    }
+}
+
+/// Never a hard promise: the verdict stays open, the bound is what there is.
+fn soft(tasks: &[Sporadic], cpus: usize) -> Answer {
+    let implicit = tasks.iter().all(|task| task.deadline == task.period);
+    let tardiness = if implicit { global::tardiness(tasks, cpus) } else { None };
+    let verdict = match &tardiness {
+        Some(late) if late.iter().all(|t| *t == 0) => Verdict::Schedulable,
+        _ => Verdict::Unknown,
+    };
+    Answer { tardiness, ..verdict.into() }
+}
+
+/// The least number of CPUs, more than `cpus` and at most `most`, with which `test` accepts the set.
+pub fn cpus_needed(test: &Test, tasks: &[Sporadic], cpus: usize, most: usize) -> Option<usize> {
+    if test.one_cpu {
+        return None;
+    }
+    (cpus + 1..=most).find(|m| (test.run)(tasks, *m).verdict == Verdict::Schedulable)
+}
+
+/// The largest scale of all execution times, in thousandths below 1000, with which `test` accepts the set. Found by halving: for
+/// heuristics that are not monotonic it is one such scale.
+pub fn scale_that_fits(test: &Test, tasks: &[Sporadic], cpus: usize) -> Option<u64> {
+    let fits = |scale: u64| {
+        let scaled: Vec<Sporadic> = tasks
+            .iter()
+            .map(|t| Sporadic {
+                wcet: (u128::from(t.wcet) * u128::from(scale) / 1000).max(1) as u64,
+                ..*t
+            })
+            .collect();
+        (test.run)(&scaled, cpus).verdict == Verdict::Schedulable
+    };
+    let (mut low, mut high) = (1, 1000);
+    if !fits(low) {
+        return None;
+    }
+    while high - low > 1 {
+        let middle = (low + high) / 2;
+        if fits(middle) {
+            low = middle;
+        } else {
+            high = middle;
+        }
+    }
+    Some(low)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_unique_and_every_test_answers_for_no_tasks() {
+        for (i, test) in TESTS.iter().enumerate() {
+            assert!(TESTS[..i].iter().all(|other| other.name != test.name), "{}", test.name);
+            assert_ne!((test.run)(&[], 1).verdict, Verdict::Unschedulable, "{}", test.name);
+        }
+    }
+
+    #[test]
+    fn the_change_that_is_proposed_makes_it_fit() {
+        let tasks = vec![Sporadic::implicit(2000, 3000); 3];
+        let test = find("p-edf-ff").unwrap();
+        assert_eq!(cpus_needed(test, &tasks, 2, 8), Some(3));
+        // Two of them must share a CPU: 3/4 of 2/3 is a half.
+        assert_eq!(scale_that_fits(test, &tasks, 2), Some(750));
+    }
+}

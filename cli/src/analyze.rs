@@ -1,0 +1,231 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! `onbeat analyze`: does a task set fit, under which algorithm, and what would make it fit?
+
+use std::fmt::Write;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::{Result, bail};
+use clap::Args;
+use onbeat_analysis::registry::{Answer, TESTS, Test, cpus_needed, find, scale_that_fits};
+use onbeat_analysis::sporadic::{Sporadic, Verdict, utilization};
+use onbeat_model::taskset::TaskSet;
+use onbeat_model::units::format_duration;
+use serde_json::{Value, json};
+
+use crate::output::print;
+
+/// CPUs looked at when asked how many would do.
+const CPUS_MOST: usize = 64;
+/// More tasks than this make changes too slow to look for.
+const TASKS_FOR_CHANGES: usize = 200;
+
+/// Say whether a task set's deadlines are met, by schedulability tests
+///
+/// A task counts with its budget; best-effort work is left out. "no" is a proof of the opposite, "?" means that the test, being
+/// only sufficient, cannot tell.
+#[derive(Debug, Args)]
+pub struct Options {
+    /// The task-set file
+    #[arg(required_unless_present = "list")]
+    file: Option<PathBuf>,
+    /// Only this test (repeatable)
+    #[arg(long = "test", value_name = "T")]
+    tests: Vec<String>,
+    /// List the tests and their sources
+    #[arg(long)]
+    list: bool,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+/// A test's answer and what would change it.
+struct Finding {
+    test: &'static Test,
+    answer: Answer,
+    cpus_needed: Option<usize>,
+    scale: Option<u64>,
+}
+
+/// Carries out the verb.
+///
+/// # Errors
+/// The file is bad, a task has no budget, or there is no such test.
+pub fn run(options: &Options) -> Result<ExitCode> {
+    if options.list {
+        let lines: Vec<String> =
+            TESTS.iter().map(|t| format!("{:<16} {}\n", t.name, t.about)).collect();
+        print(&lines.concat())?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let Some(file) = &options.file else {
+        bail!("which task-set file? see `onbeat analyze --help`")
+    };
+    let set = TaskSet::load(file)?;
+    let (names, tasks) = sporadic(&set)?;
+    let cpus = set.cpus as usize;
+    let findings: Vec<Finding> = chosen(&options.tests, cpus)?
+        .into_iter()
+        .map(|test| {
+            let answer = (test.run)(&tasks, cpus);
+            let look = answer.verdict != Verdict::Schedulable
+                && tasks.len() <= TASKS_FOR_CHANGES
+                && !["utilization", "g-edf-tardiness"].contains(&test.name);
+            Finding {
+                test,
+                cpus_needed: look.then(|| cpus_needed(test, &tasks, cpus, CPUS_MOST)).flatten(),
+                scale: look.then(|| scale_that_fits(test, &tasks, cpus)).flatten(),
+                answer,
+            }
+        })
+        .collect();
+    if options.json {
+        print(&format!("{:#}\n", object(&set, &names, &tasks, &findings)))?;
+    } else {
+        print(&table(&set, &names, &tasks, &findings))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The tests asked for, or all that are meant for so many CPUs.
+fn chosen(names: &[String], cpus: usize) -> Result<Vec<&'static Test>> {
+    if names.is_empty() {
+        return Ok(TESTS.iter().filter(|test| cpus == 1 || !test.one_cpu).collect());
+    }
+    let mut tests = Vec::new();
+    for name in names {
+        let Some(test) = find(name) else {
+            bail!("there is no test \"{name}\"; `onbeat analyze --list` names them");
+        };
+        if test.one_cpu && cpus != 1 {
+            bail!(
+                "the test {name} is for one CPU, and the file has {cpus}; use a p-edf or g-edf one"
+            );
+        }
+        tests.push(test);
+    }
+    Ok(tests)
+}
+
+/// Names and parameters of all tasks.
+fn sporadic(set: &TaskSet) -> Result<(Vec<String>, Vec<Sporadic>)> {
+    let (mut names, mut tasks) = (Vec::new(), Vec::new());
+    for copy in set.copies() {
+        let Some(wcet) = copy.spec.budget else {
+            bail!(
+                "task {} has no budget, so nobody knows how long its jobs take; add budget",
+                copy.name()
+            );
+        };
+        names.push(copy.name());
+        tasks.push(Sporadic { wcet, deadline: copy.spec.deadline, period: copy.spec.period });
+    }
+    if tasks.is_empty() {
+        bail!("the file has no [[task]] to analyse; best-effort work has no deadlines");
+    }
+    Ok((names, tasks))
+}
+
+fn word(verdict: Verdict) -> &'static str {
+    match verdict {
+        Verdict::Schedulable => "yes",
+        Verdict::Unschedulable => "no",
+        Verdict::Unknown => "?",
+    }
+}
+
+/// Utilization as a fraction and in per cent of one CPU.
+fn load(tasks: &[Sporadic]) -> (String, f64) {
+    let u = utilization(tasks);
+    let float = tasks.iter().map(|t| t.wcet as f64 / t.period as f64).sum::<f64>();
+    (u.to_string(), float)
+}
+
+fn table(set: &TaskSet, names: &[String], tasks: &[Sporadic], findings: &[Finding]) -> String {
+    let mut text = String::new();
+    let (_, u) = load(tasks);
+    let _ = writeln!(
+        text,
+        "{}: {} tasks on {} CPUs, utilization {u:.4}",
+        set.name,
+        tasks.len(),
+        set.cpus
+    );
+    let _ = writeln!(text, "{:<16} {:<6} remarks", "test", "fits");
+    for f in findings {
+        let mut remarks = Vec::new();
+        if let Some(cpus) = f.cpus_needed {
+            remarks.push(format!("fits {cpus} CPUs"));
+        }
+        if let Some(scale) = f.scale {
+            remarks.push(format!("fits with {:.1}% of every budget", scale as f64 / 10.0));
+        }
+        if let Some(late) = f.answer.tardiness.as_ref().and_then(|t| t.iter().max()) {
+            remarks.push(format!("late by {:.2}ms at most", *late as f64 / 1e6));
+        }
+        let _ = writeln!(
+            text,
+            "{:<16} {:<6} {}",
+            f.test.name,
+            word(f.answer.verdict),
+            remarks.join("; ")
+        );
+    }
+    let shown = |f: &&Finding| f.answer.cpus.is_some() || f.answer.responses.is_some();
+    if let Some(f) = findings.iter().find(shown) {
+        let _ = writeln!(text, "\nunder {}:", f.test.name);
+        let width = names.iter().map(String::len).max().unwrap_or(4).max(4);
+        let _ = writeln!(
+            text,
+            "{:<width$} {:>10} {:>10} {:>10} {:>4} {:>10}",
+            "task", "budget", "deadline", "period", "CPU", "response"
+        );
+        for (i, (name, task)) in names.iter().zip(tasks).enumerate() {
+            let cpu = f.answer.cpus.as_ref().map_or(String::new(), |c| c[i].to_string());
+            let response = f
+                .answer
+                .responses
+                .as_ref()
+                .map_or(String::new(), |r| r[i].map_or("no bound".into(), format_duration));
+            let _ = writeln!(
+                text,
+                "{name:<width$} {:>10} {:>10} {:>10} {cpu:>4} {response:>10}",
+                format_duration(task.wcet),
+                format_duration(task.deadline),
+                format_duration(task.period),
+            );
+        }
+    }
+    text
+}
+
+fn object(set: &TaskSet, names: &[String], tasks: &[Sporadic], findings: &[Finding]) -> Value {
+    let (exact, u) = load(tasks);
+    let tests: Vec<Value> = findings
+        .iter()
+        .map(|f| {
+            json!({
+                "test": f.test.name,
+                "schedulable": match f.answer.verdict {
+                    Verdict::Schedulable => json!(true),
+                    Verdict::Unschedulable => json!(false),
+                    Verdict::Unknown => Value::Null,
+                },
+                "cpus": f.answer.cpus,
+                "response_times_ns": f.answer.responses,
+                "tardiness_ns": f.answer.tardiness,
+                "cpus_needed": f.cpus_needed,
+                "scale_that_fits": f.scale.map(|s| s as f64 / 1000.0),
+            })
+        })
+        .collect();
+    json!({
+        "experiment": set.name,
+        "cpus": set.cpus,
+        "tasks": names,
+        "utilization": u,
+        "utilization_exact": exact,
+        "tests": tests,
+    })
+}
