@@ -10,4 +10,5 @@ pub mod one_cpu;
 pub mod partition;
 pub mod provision;
 pub mod registry;
+pub mod semi;
 pub mod sporadic;

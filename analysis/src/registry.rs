@@ -4,6 +4,7 @@
 use crate::global;
 use crate::one_cpu::{bounds, edf, fixed};
 use crate::partition::{Local, Packing, partition};
+use crate::semi::{Plan, edf_wm};
 use crate::sporadic::{Sporadic, Verdict, utilization};
 use num_bigint::BigInt;
 use num_rational::BigRational;
@@ -15,6 +16,8 @@ pub struct Answer {
     pub verdict: Verdict,
     /// CPU of each task, if the algorithm assigns them.
     pub cpus: Option<Vec<usize>>,
+    /// Shares of each task, if the algorithm splits.
+    pub plan: Option<Plan>,
     /// Longest response times, where the test bounds them.
     pub responses: Option<Vec<Option<u64>>>,
     /// Greatest tardiness, where the test bounds it.
@@ -23,7 +26,7 @@ pub struct Answer {
 
 impl From<Verdict> for Answer {
     fn from(verdict: Verdict) -> Self {
-        Self { verdict, cpus: None, responses: None, tardiness: None }
+        Self { verdict, cpus: None, plan: None, responses: None, tardiness: None }
     }
 }
 
@@ -120,6 +123,18 @@ pub const TESTS: &[Test] = &[
         false,
         |t, m| pack(t, m, Local::RateMonotonic, Packing::First, true),
     ),
+    test(
+        "edf-wm",
+        "semi-partitioned EDF with windows, first fit (Kato et al. 2009)",
+        false,
+        |t, m| windows(t, m, Packing::First),
+    ),
+    test(
+        "edf-wmr",
+        "semi-partitioned EDF with windows, worst fit (Kato et al., paper of FCBS)",
+        false,
+        |t, m| windows(t, m, Packing::Worst),
+    ),
     test("g-edf-gfb", "global EDF by density (Goossens, Funk and Baruah 2003)", false, |t, m| {
         global::gfb(t, m).into()
     }),
@@ -174,6 +189,13 @@ fn pack(
 ) -> Answer {
     match partition(tasks, cpus, local, packing, decreasing) {
         Ok(place) => Answer { cpus: Some(place), ..Verdict::Schedulable.into() },
+        Err(_) => Verdict::Unknown.into(),
+    }
+}
+
+fn windows(tasks: &[Sporadic], cpus: usize, fit: Packing) -> Answer {
+    match edf_wm(tasks, cpus, fit) {
+        Ok(plan) => Answer { plan: Some(plan), ..Verdict::Schedulable.into() },
         Err(_) => Verdict::Unknown.into(),
     }
 }

@@ -8,6 +8,7 @@ use std::process::ExitCode;
 use anyhow::{Result, bail};
 use clap::Args;
 use onbeat_analysis::registry::{Answer, TESTS, Test, cpus_needed, find, scale_that_fits};
+use onbeat_analysis::semi::{Plan, Share};
 use onbeat_analysis::sporadic::{Sporadic, Verdict, utilization};
 use onbeat_model::taskset::TaskSet;
 use onbeat_model::units::format_duration;
@@ -197,7 +198,29 @@ fn table(set: &TaskSet, names: &[String], tasks: &[Sporadic], findings: &[Findin
             );
         }
     }
+    if let Some((f, plan)) = findings.iter().find_map(|f| Some((f, f.answer.plan.as_ref()?))) {
+        let _ = writeln!(text, "\nunder {}, shares as CPU: time in window:", f.test.name);
+        for (name, shares) in names.iter().zip(plan) {
+            let parts: Vec<String> = shares
+                .iter()
+                .map(|s| {
+                    let (from, to) = (ms(s.begin), ms(s.begin + s.window));
+                    format!("CPU {}: {} in {from} to {to}", s.cpu, ms(s.wcet))
+                })
+                .collect();
+            let _ = writeln!(text, "{name}  {}", parts.join(", "));
+        }
+    }
     text
+}
+
+fn ms(ns: u64) -> String {
+    format!("{:.3}ms", ns as f64 / 1e6)
+}
+
+fn shares(plan: &Plan) -> Value {
+    let share = |s: &Share| json!({"cpu": s.cpu, "wcet_ns": s.wcet, "begin_ns": s.begin, "window_ns": s.window});
+    plan.iter().map(|shares| shares.iter().map(share).collect::<Value>()).collect()
 }
 
 fn object(set: &TaskSet, names: &[String], tasks: &[Sporadic], findings: &[Finding]) -> Value {
@@ -213,6 +236,7 @@ fn object(set: &TaskSet, names: &[String], tasks: &[Sporadic], findings: &[Findi
                     Verdict::Unknown => Value::Null,
                 },
                 "cpus": f.answer.cpus,
+                "shares": f.answer.plan.as_ref().map(shares),
                 "response_times_ns": f.answer.responses,
                 "tardiness_ns": f.answer.tardiness,
                 "cpus_needed": f.cpus_needed,
