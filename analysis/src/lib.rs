@@ -5,6 +5,7 @@
 
 pub mod admission;
 mod flow;
+pub mod generate;
 pub mod global;
 pub mod one_cpu;
 pub mod partition;

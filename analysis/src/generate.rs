@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Random task sets, the same for the same seed on every machine.
+
+use rand_chacha::ChaCha8Rng;
+use rand_chacha::rand_core::{RngCore, SeedableRng};
+
+use crate::sporadic::Sporadic;
+
+/// How periods are drawn, ns.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Periods {
+    /// Uniform between both.
+    Uniform(u64, u64),
+    /// Uniform logarithms: as many between 1 and 10 ms as between 10 and 100 (Emberson, Stafford and Davis 2010).
+    LogUniform(u64, u64),
+    /// The first times a power of two that keeps them at or below the second.
+    Harmonic(u64, u64),
+}
+
+/// A source of task sets.
+#[derive(Debug, Clone)]
+pub struct Generator {
+    rng: ChaCha8Rng,
+}
+
+impl Generator {
+    /// Set number `stream` of the sequence that belongs to `seed`; sets do not depend on each other.
+    pub fn new(seed: u64, stream: u64) -> Self {
+        let mut key = [0; 32];
+        key[..8].copy_from_slice(&seed.to_le_bytes());
+        let mut rng = ChaCha8Rng::from_seed(key);
+        rng.set_stream(stream);
+        Self { rng }
+    }
+
+    /// Uniform in [low, high].
+    fn between(&mut self, low: u64, high: u64) -> u64 {
+        let span = u128::from(high.saturating_sub(low)) + 1;
+        low + ((u128::from(self.rng.next_u64()) * span) >> 64) as u64
+    }
+
+    /// Uniform in (0, 1].
+    fn unit(&mut self) -> f64 {
+        ((self.rng.next_u64() >> 11) + 1) as f64 / (1u64 << 53) as f64
+    }
+
+    fn period(&mut self, periods: Periods) -> u64 {
+        match periods {
+            Periods::Uniform(low, high) => self.between(low, high),
+            Periods::LogUniform(low, high) => {
+                let (a, b) = (libm::log(low as f64), libm::log(high as f64));
+                (libm::exp(a + self.unit() * (b - a)).round() as u64).clamp(low, high)
+            }
+            Periods::Harmonic(low, high) => {
+                let most = (high / low.max(1)).max(1).ilog2();
+                low << self.between(0, u64::from(most))
+            }
+        }
+    }
+
+    fn task(&mut self, utilization: f64, periods: Periods) -> Sporadic {
+        let period = self.period(periods).max(1);
+        Sporadic::implicit(((utilization * period as f64).round() as u64).clamp(1, period), period)
+    }
+
+    /// Tasks with utilizations uniform in [`low`, `high`] until they add up to `total`; the last gets what is missing.
+    ///
+    /// Source: paper 000, section 6.3.
+    pub fn until(&mut self, total: f64, low: f64, high: f64, periods: Periods) -> Vec<Sporadic> {
+        let (mut tasks, mut left) = (Vec::new(), total);
+        while left > 1e-9 {
+            let u = (low + self.unit() * (high - low)).min(left);
+            left -= u;
+            tasks.push(self.task(u, periods));
+        }
+        tasks
+    }
+
+    /// `n` tasks whose utilizations add up to `total`, uniform among all such that none is above 1; `None` if none was found
+    /// in a thousand draws, as when `total` is close to `n`.
+    ///
+    /// Source: UUniFast, Bini and Buttazzo 2005, figure 5; discarding, Davis and Burns 2009.
+    pub fn uunifast_discard(
+        &mut self,
+        n: usize,
+        total: f64,
+        periods: Periods,
+    ) -> Option<Vec<Sporadic>> {
+        for _ in 0..1000 {
+            let mut rest = total;
+            let mut loads = Vec::with_capacity(n);
+            for i in 1..n {
+                let next = rest * libm::pow(self.unit(), 1.0 / (n - i) as f64);
+                loads.push(rest - next);
+                rest = next;
+            }
+            loads.push(rest);
+            if loads.iter().all(|u| *u <= 1.0) {
+                return Some(loads.into_iter().map(|u| self.task(u, periods)).collect());
+            }
+        }
+        None
+    }
+
+    /// Shortens deadlines: uniform between execution time and period.
+    pub fn constrain(&mut self, tasks: &mut [Sporadic]) {
+        for task in tasks {
+            task.deadline = self.between(task.wcet, task.period);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::partition::{Local, Packing, partition};
+    use crate::semi::edf_wm;
+    use crate::sporadic::utilization;
+    use num_traits::ToPrimitive;
+
+    const MS: u64 = 1_000_000;
+    const PAPER: Periods = Periods::Uniform(MS, 100 * MS);
+
+    fn load(tasks: &[Sporadic]) -> f64 {
+        utilization(tasks).to_f64().unwrap()
+    }
+
+    #[test]
+    fn utilizations_add_up_to_what_was_asked_for() {
+        for stream in 0..100 {
+            let mut generator = Generator::new(7, stream);
+            assert!((load(&generator.until(3.2, 0.1, 1.0, PAPER)) - 3.2).abs() < 1e-4);
+            let tasks =
+                generator.uunifast_discard(8, 3.2, Periods::LogUniform(MS, 100 * MS)).unwrap();
+            assert!(tasks.len() == 8 && (load(&tasks) - 3.2).abs() < 1e-4);
+            let harmonic =
+                generator.uunifast_discard(4, 1.0, Periods::Harmonic(MS, 100 * MS)).unwrap();
+            assert!(
+                harmonic.iter().all(|t| t.period % MS == 0 && (t.period / MS).is_power_of_two())
+            );
+        }
+    }
+
+    #[test]
+    fn the_same_seed_gives_the_same_set_and_another_stream_another() {
+        let set = |seed, stream| Generator::new(seed, stream).until(2.0, 0.1, 0.5, PAPER);
+        assert_eq!(set(1, 2), set(1, 2));
+        assert_ne!(set(1, 2), set(1, 3));
+    }
+
+    #[test]
+    fn constrained_deadlines_lie_between_execution_time_and_period() {
+        let mut generator = Generator::new(3, 0);
+        let mut tasks = generator.until(4.0, 0.1, 0.5, PAPER);
+        generator.constrain(&mut tasks);
+        assert!(tasks.iter().all(|t| t.wcet <= t.deadline && t.deadline <= t.period));
+    }
+
+    /// The order of the curves in paper 000's figures 21 to 23.
+    #[test]
+    fn edf_wm_accepts_more_than_partitioned_edf_at_high_load() {
+        for (low, high) in [(0.1, 1.0), (0.5, 1.0), (0.1, 0.5)] {
+            let (mut split, mut whole) = (0, 0);
+            for stream in 0..100 {
+                let tasks = Generator::new(21, stream).until(3.6, low, high, PAPER);
+                split += u32::from(edf_wm(&tasks, 4, Packing::First).is_ok());
+                whole += u32::from(partition(&tasks, 4, Local::Edf, Packing::First, false).is_ok());
+            }
+            assert!(split > whole, "{low} to {high}: {split} and {whole} of 100");
+        }
+    }
+}
