@@ -65,7 +65,7 @@ impl Generator {
 
     /// Tasks with utilizations uniform in [`low`, `high`] until they add up to `total`; the last gets what is missing.
     ///
-    /// Source: paper 000, section 6.3.
+    /// Source: paper 000, section 7.1.
     pub fn until(&mut self, total: f64, low: f64, high: f64, periods: Periods) -> Vec<Sporadic> {
         let (mut tasks, mut left) = (Vec::new(), total);
         while left > 1e-9 {

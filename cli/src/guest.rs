@@ -87,7 +87,12 @@ const SI_KERNEL: i32 = 0x80;
 /// The exit status for it, and why.
 pub fn find(program: &OsStr) -> Result<PathBuf, (u8, String)> {
     let shown = program.to_string_lossy();
-    let missing = || (NOT_FOUND, format!("there is no program \"{shown}\""));
+    let missing = || {
+        (
+            NOT_FOUND,
+            format!("there is no program \"{shown}\"; give a path, or the name of one in PATH"),
+        )
+    };
     if program.is_empty() {
         return Err(missing());
     }

@@ -45,7 +45,9 @@ impl Movie {
         ensure!(readable.is_file(), "{} is not a file; name a movie", path.display());
         ffmpeg::init().context("the FFmpeg libraries do not start")?;
         ffmpeg::log::set_level(ffmpeg::log::Level::Fatal);
-        let what = || format!("{} is not a movie FFmpeg can read", path.display());
+        let what = || {
+            format!("{} is not a movie FFmpeg can read; name one with H.264 video", path.display())
+        };
         let mut input = ffmpeg::format::input(path).with_context(what)?;
         let stream = input
             .streams()

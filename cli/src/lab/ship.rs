@@ -116,7 +116,8 @@ impl Cargo {
             match &mut task.work {
                 Work::Movie { path, .. } => {
                     own.insert("onbeat-play");
-                    let movie = find_movie(path, folder)?;
+                    let movie =
+                        find_movie(path, folder).with_context(|| format!("task {}", task.name))?;
                     let name = movie.file_name().context("a movie without a name")?.to_owned();
                     let there = Path::new(PLACE).join("movies").join(&name);
                     let other = cargo.files.iter().any(|(h, g)| *g == there && *h != movie);
