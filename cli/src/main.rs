@@ -15,6 +15,7 @@ mod results;
 mod run;
 mod sim;
 mod status;
+mod sweep;
 
 use std::process::ExitCode;
 
@@ -40,6 +41,7 @@ enum Verb {
     Doctor(doctor::Options),
     Policies(policies::Options),
     Analyze(analyze::Options),
+    Sweep(sweep::Options),
     Provision(provision::Options),
 }
 
@@ -55,6 +57,7 @@ fn main() -> ExitCode {
         Verb::Doctor(options) => doctor::run(&options),
         Verb::Policies(options) => policies::run(&options),
         Verb::Analyze(options) => analyze::run(&options),
+        Verb::Sweep(options) => sweep::run(&options),
         Verb::Provision(options) => provision::run(&options),
     };
     result.unwrap_or_else(|error| {

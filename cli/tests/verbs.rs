@@ -279,3 +279,36 @@ fn analysis_is_exact_where_sums_of_decimals_are_not() {
     let unknown = onbeat(&["analyze", file.path(), "--test", "no-such"]);
     assert!(!unknown.status.success() && complaint(&unknown).contains("--list"));
 }
+
+#[test]
+fn a_sweep_goes_on_where_it_was_and_refuses_points_of_another() {
+    let sweep = |sets: u32| {
+        File::new(format!(
+            "cpus = 2\nsets = {sets}\nutilization = {{ from = 1.0, to = 2.0, points = 3 }}\n\
+             each = [0.1, 0.9]\nperiods = {{ uniform = [\"1ms\", \"20ms\"] }}\n\
+             tests = [\"p-edf-ff\", \"edf-wm\"]\n"
+        ))
+    };
+    let file = sweep(20);
+    let kept = file.beside("kept.csv");
+    let run =
+        |file: &File| onbeat(&["sweep", file.path(), "--json", "--out", kept.to_str().unwrap()]);
+    let whole = object(&run(&file));
+    let text = std::fs::read_to_string(&kept).unwrap();
+    // As a crash in the middle of the last line leaves it.
+    std::fs::write(&kept, &text[..text.len() - 3]).unwrap();
+    assert_eq!(object(&run(&file)), whole);
+    let lines =
+        |text: &str| text.lines().map(str::to_owned).collect::<std::collections::BTreeSet<_>>();
+    assert_eq!(lines(&std::fs::read_to_string(&kept).unwrap()), lines(&text));
+    for point in whole["points"].as_array().unwrap() {
+        let success = &point["success"];
+        assert!(success["edf-wm"].as_f64() >= success["p-edf-ff"].as_f64(), "{point}");
+    }
+    let other = run(&sweep(30));
+    assert!(!other.status.success() && complaint(&other).contains("of another sweep"));
+    for (from, to) in [("points = 3", "points = 0"), ("p-edf-ff", "no-such"), ("1.0", "-1.0")] {
+        let bad = File::new(std::fs::read_to_string(file.path()).unwrap().replacen(from, to, 1));
+        assert!(!onbeat(&["sweep", bad.path()]).status.success(), "{to}");
+    }
+}
