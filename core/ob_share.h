@@ -98,7 +98,10 @@ OB_INLINE void ob_share_enqueue(ob_p ob, ob_task_p t, u32 woke, u64 now)
 		t->vtime = from - ob->slice;
 	t->node.key = t->vtime;
 	t->node.mask = t->cpus;
-	t->node.over = ~now; /* the greatest is who has waited for longest */
+	/* The greatest is who has waited for longest. A kernel thread that wakes counts as one who
+	 * has lost its patience: grace periods and watchdogs wait for it, and where reservations
+	 * leave 5 % to a crowd, a turn of everybody takes seconds. */
+	t->node.over = woke && t->kernel ? ~0ULL : ~now;
 	t->waiting = 1;
 	ob_tree_insert(&ob->best_effort, &t->node);
 }

@@ -52,6 +52,7 @@ struct ob_task {
 	u8 waiting; /* queued: in a server's list or in the best-effort tree */
 	u8 running;
 	u8 picked;  /* taken from its queue, not yet running */
+	u8 kernel;  /* one of the kernel's own threads */
 	u8 rotated; /* its turn among its siblings is over */
 };
 

@@ -525,6 +525,7 @@ s32 BPF_STRUCT_OPS_SLEEPABLE(onbeat_init_task, struct task_struct *p,
 	t->running = 0;
 	t->picked = 0;
 	t->rotated = 0;
+	t->kernel = !!(p->flags & PF_KTHREAD);
 	/* A reservation covers the program's threads and children. */
 	if (parent && !(p->flags & PF_KTHREAD)) {
 		if (parent->want)
