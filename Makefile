@@ -30,7 +30,7 @@ test: setup lint ## check formats, lint, run all tests, on real kernels too
 	$(CARGO) test --release --workspace --no-fail-fast -- $(SKIP)
 	$(BIN)/onbeat sim experiments/kato-11.toml
 
-# Fails for some seeds: see docs/decisions.md, "Open". `make soak` is the long form.
+# See docs/decisions.md, "Open". `make soak` is the long form.
 SKIP = --skip no_task_is_lost
 
 format: ## format all sources

@@ -212,6 +212,22 @@ static __always_inline void settle_clock(s32 cpu)
 	scx_bpf_kick_cpu(cpu, 0);
 }
 
+/*
+ * Between a CPU's leaving cpu_active_mask and ops.cpu_offline the kernel waits for a grace period.
+ * What is dispatched to the CPU meanwhile from another's run queue lands in the global queue, which
+ * a busy machine does not look at.
+ */
+extern const void __cpu_active_mask __ksym;
+
+static __always_inline bool is_leaving(s32 cpu)
+{
+	u64 active = 0;
+
+	if (bpf_probe_read_kernel(&active, sizeof(active), &__cpu_active_mask))
+		return false;
+	return !(active & OB_BIT(cpu));
+}
+
 void BPF_STRUCT_OPS(onbeat_dispatch, s32 cpu, struct task_struct *prev)
 {
 	ob_task_p pt = NULL;
@@ -255,6 +271,17 @@ void BPF_STRUCT_OPS(onbeat_dispatch, s32 cpu, struct task_struct *prev)
 		bpf_rcu_read_lock();
 		p = scx_bpf_tid_to_task(tid);
 		if (p && (cpus_of(p) & OB_BIT(cpu))) {
+			if (scx_bpf_task_cpu(p) != cpu && is_leaving(cpu)) {
+				bpf_rcu_read_unlock();
+				LOCKED(fx)
+				{
+					ob_online(&shell->ob, cpu, 0, now);
+					ob_ready(&shell->ob, t, now);
+					UNLOCK(fx);
+					effects_apply(&fx, now);
+				}
+				return;
+			}
 			scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, slice, 0);
 			bpf_rcu_read_unlock();
 			if (!prev && shell->ob.engaged)
