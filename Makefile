@@ -26,7 +26,7 @@ build: machine ## build all programs
 demo: setup ## play movies under every policy on a real kernel; report in results/demo
 	@$(BIN)/onbeat demo
 
-test: setup lint ## check formats, lint, run all tests, on real kernels too
+test: setup lint ## check formats, lint, run the tests, on real kernels too
 	$(CARGO) test --release --workspace --no-fail-fast -- $(SKIP)
 	$(BIN)/onbeat sim experiments/kato-11.toml
 

@@ -19,7 +19,7 @@ use crate::output::print;
 /// CPUs looked at when asked how many would do.
 const CPUS_MOST: usize = 64;
 /// More tasks than this make changes too slow to look for.
-const TASKS_FOR_CHANGES: usize = 200;
+const TASKS_FOR_CHANGES: usize = 40;
 
 /// Say whether a task set's deadlines are met, by schedulability tests
 ///

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::fs::{self, File, OpenOptions};
-use std::io::{IsTerminal, Write, stderr};
+use std::io::{IsTerminal, Read, Write, stderr};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Mutex;
@@ -27,6 +27,8 @@ use crate::output::print;
 /// Points in a curve, tests and sets a point: more is a mistake.
 const POINTS_MOST: u32 = 1000;
 const SETS_MOST: u64 = 1_000_000;
+/// Bytes of a sweep file.
+const FILE_MOST: u64 = 1 << 20;
 
 /// Count how many random task sets schedulability tests accept
 ///
@@ -90,7 +92,12 @@ enum Period {
 
 impl Sweep {
     fn load(path: &Path) -> Result<(Self, String)> {
-        let text = fs::read_to_string(path).context("cannot be read; check the path")?;
+        let mut text = String::new();
+        let file = File::open(path).context("cannot be read; check the path")?;
+        file.take(FILE_MOST + 1)
+            .read_to_string(&mut text)
+            .context("is no text; give a TOML file")?;
+        ensure!(text.len() as u64 <= FILE_MOST, "is too long for a sweep; give a TOML file");
         let sweep: Sweep = toml::from_str(&text)?;
         ensure!((1..=64).contains(&sweep.cpus), "cpus = {}: 1 to 64 can be had", sweep.cpus);
         ensure!((1..=SETS_MOST).contains(&sweep.sets), "sets = {}: 1 to {SETS_MOST}", sweep.sets);
