@@ -69,7 +69,11 @@ pub fn run(options: &Options) -> Result<ExitCode> {
     print("\n")?;
     let Some(html) = &options.html else { return Ok(ExitCode::SUCCESS) };
     let claims = match &options.claims {
-        Some(folder) => claims_beside(folder)?,
+        Some(folder) => {
+            let inside = folder.join("claims");
+            anyhow::ensure!(inside.is_dir(), "there is no folder {}", inside.display());
+            claims_beside(folder)?
+        }
         None => claims_beside(folder_of(&options.files[0]))?,
     };
     let experiments = join(all.iter().map(|results| results.section(&claims)).collect())?;

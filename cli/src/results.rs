@@ -97,6 +97,7 @@ impl Results {
         let whole: Whole = serde_json::from_str(text).context(
             "not the JSON of results; write it with `onbeat sim` or `onbeat lab --json`",
         )?;
+        anyhow::ensure!(!whole.runs.is_empty(), "the results hold no run: nothing was measured");
         let mut runs = Vec::new();
         for mut run in whole.runs {
             let policy = run["policy"].as_str().unwrap_or_default().to_owned();

@@ -41,7 +41,7 @@ fn fail(errno: c_int, message: &str) -> c_int {
 
 fn explain(error: &Error) -> c_int {
     let errno = match error {
-        Error::NoService { source, .. } => source.raw_os_error().unwrap_or(libc::ENOTCONN),
+        Error::NoService { error, .. } => error.raw_os_error().unwrap_or(libc::ENOTCONN),
         Error::Protocol(ProtocolError::Io(source)) => match source.kind() {
             std::io::ErrorKind::WouldBlock => libc::ETIMEDOUT,
             _ => source.raw_os_error().unwrap_or(libc::EIO),

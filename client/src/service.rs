@@ -22,14 +22,14 @@ const PATIENCE: Duration = Duration::from_secs(10);
 pub enum Error {
     /// Nobody answers at the socket.
     #[error(
-        "no reservation service at {}: {source}; start scx_onbeat, or name its socket in {}",
+        "no reservation service at {}: {error}; start scx_onbeat, or name its socket in {}",
         .socket.display(), SOCKET_VARIABLE
     )]
     NoService {
         /// The socket that was tried.
         socket: PathBuf,
         /// What the system said.
-        source: io::Error,
+        error: io::Error,
     },
     /// The connection broke, or the other side speaks something else.
     #[error(transparent)]
@@ -144,7 +144,7 @@ impl Service {
         };
         let stream = UnixStream::connect(path)
             .and_then(patient)
-            .map_err(|source| Error::NoService { socket: path.into(), source })?;
+            .map_err(|error| Error::NoService { socket: path.into(), error })?;
         Ok(Self { stream: BufReader::new(stream) })
     }
 

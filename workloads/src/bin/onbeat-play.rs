@@ -33,7 +33,7 @@ struct Args {
     duration: Option<u64>,
     /// Mark the end of each job for a reservation made with marks
     #[arg(long)]
-    mark: bool,
+    marks: bool,
     /// Instead of playing, print the MD5 of all decoded pictures, as `ffmpeg -f md5` does
     #[arg(long)]
     verify: bool,
@@ -89,7 +89,7 @@ fn run(args: Args) -> Result<()> {
             ensure!(args.period > 0, "--period must be more than 0");
             let jobs = args.duration.map(|d| d.div_ceil(args.period)).or(args.frames);
             let work = vec![0; jobs.unwrap_or(once) as usize];
-            Seat::alone(Plan { offset: 0, period: args.period, marks: args.mark, work })?
+            Seat::alone(Plan { offset: 0, period: args.period, marks: args.marks, work })?
         }
     };
     // One picture touches all code and buffers; play then begins with the second.

@@ -1,0 +1,261 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Threads and the reservations they run under: which of them wait, which of them are awake, and so
+ * when a job of the reservation begins and ends.
+ */
+#ifndef OB_THREAD_H
+#define OB_THREAD_H
+
+#include "policies/registry.h"
+
+/* Links a ready thread into its server's list, at the head if it was interrupted. */
+OB_INLINE void ob_thread_link(ob_p ob, ob_server_p sv, ob_task_p t, int at_head)
+{
+	t->waiting = 1;
+	t->next = OB_NULL;
+	t->prev = OB_NULL;
+	if (!sv->head) {
+		sv->head = t;
+		sv->tail = t;
+	} else if (at_head) {
+		t->next = sv->head;
+		sv->head->prev = t;
+		sv->head = t;
+	} else {
+		t->prev = sv->tail;
+		sv->tail->next = t;
+		sv->tail = t;
+	}
+	sv->waiting++;
+	t->picked = 0;
+	if (sv->cpus & ~t->cpus)
+		sv->pinned++;
+}
+
+OB_INLINE void ob_thread_unlink(ob_server_p sv, ob_task_p t)
+{
+	if (t->prev)
+		t->prev->next = t->next;
+	else
+		sv->head = t->next;
+	if (t->next)
+		t->next->prev = t->prev;
+	else
+		sv->tail = t->prev;
+	t->next = OB_NULL;
+	t->prev = OB_NULL;
+	t->waiting = 0;
+	sv->waiting--;
+	if (sv->cpus & ~t->cpus)
+		sv->pinned--;
+}
+
+/* A job of `sv` begins. */
+OB_FN void ob_server_begin(ob_p ob OB_ARG, ob_server_p sv OB_ARG, u64 now)
+{
+	ob_server_charge(sv, now);
+	sv->active = 1;
+	sv->release = now;
+	sv->urgent = 0;
+	ob_policy_release(ob, sv, now);
+	if (sv->e <= 0 && ob_policy_enforces(sv) && !sv->throttled)
+		ob_policy_exhausted(ob, sv, now);
+	ob_emit(ob, now, OB_KC(OB_EV_ACTIVATE, OB_NONE), OB_TS(OB_NONE, sv->id), (u64)sv->e, sv->s);
+}
+
+/* A server in the middle of a marked job wakes: what slept past its deadline or hoarded budget may
+ * not fall upon the others now (the CBS's rule for a job that arrives). */
+OB_FN void ob_server_wake(ob_p ob OB_ARG, ob_server_p sv OB_ARG, u64 now)
+{
+	if (!ob_policy_enforces(sv) || sv->throttled)
+		return;
+	ob_server_charge(sv, now);
+	ob_server_restore(ob, sv, now);
+	ob_server_cbs_release(ob, sv, now);
+	if (sv->e <= 0)
+		ob_policy_exhausted(ob, sv, now);
+	ob_server_requeue(ob, sv);
+}
+
+/* The first of its threads wants to run. */
+OB_INLINE void ob_server_rouse(ob_p ob, ob_server_p sv, u64 now)
+{
+	if (sv->active)
+		ob_server_wake(ob, sv, now);
+	else
+		ob_server_begin(ob, sv, now);
+}
+
+/* A job of `sv` ends: counters, and the policy may pass on what is left. */
+OB_FN void ob_server_end(ob_p ob OB_ARG, ob_server_p sv OB_ARG, u64 now)
+{
+	u64 due = sv->release + sv->deadline;
+
+	ob_server_charge(sv, now);
+	ob_tree_remove(sv->throttled ? &ob->throttled : &sv->domain->active, &sv->node);
+	/* One that leaves while throttled keeps e ≤ 0 and its deadline: the release rule sees that.
+	 */
+	sv->throttled = 0;
+	sv->active = 0;
+	sv->urgent = 0;
+	ob_tree_remove(&ob->laxity, &sv->lax);
+	sv->jobs++;
+	if (now > due) {
+		sv->misses++;
+		sv->tardiness_sum += now - due;
+		sv->tardiness_max = ob_max(sv->tardiness_max, now - due);
+	}
+	ob_emit(ob, now, OB_KC(OB_EV_IDLE, OB_NONE), OB_TS(OB_NONE, sv->id), (u64)sv->e, sv->s);
+	ob_policy_completed(ob, sv, now);
+}
+
+/* Takes `t` out of whatever queue holds it. Idempotent. */
+OB_FN void ob_unqueue(ob_p ob OB_ARG, ob_task_p t OB_ARG)
+{
+	ob_server_p sv = t->server;
+
+	t->picked = 0;
+	if (!t->waiting)
+		return;
+	if (!sv) {
+		ob_tree_remove(&ob->best_effort, &t->node);
+		t->waiting = 0;
+		return;
+	}
+	ob_thread_unlink(sv, t);
+	if (!sv->throttled)
+		ob_server_update(ob, sv);
+}
+
+/* `t`, stopped and unqueued, sleeps: if it is the last thread of its server, the job is done. */
+OB_FN void ob_sleep(ob_p ob OB_ARG, ob_task_p t OB_ARG, u64 now)
+{
+	ob_server_p sv = t->server;
+
+	ob_unqueue(ob, t);
+	if (!t->awake)
+		return;
+	t->awake = 0;
+	if (!sv)
+		return;
+	sv->awake--;
+	if (!sv->awake && sv->active && !sv->marks)
+		ob_server_end(ob, sv, now);
+}
+
+/* Puts `t`, neither running nor queued, under `sv` (null: best effort). */
+OB_FN void ob_move(ob_p ob OB_ARG, ob_task_p t OB_ARG, ob_server_p sv OB_ARG, u64 now)
+{
+	u32 awake = t->awake;
+
+	ob_sleep(ob, t, now);
+	t->server = sv;
+	if (!awake)
+		return;
+	t->awake = 1;
+	if (sv && !sv->awake++)
+		ob_server_rouse(ob, sv, now);
+}
+
+/* Puts `t` under reservation `sv` (null: back to best effort). `t` must not be running or queued:
+ * the shell unqueues it before and calls ob_ready after. */
+OB_FN void ob_attach(ob_p ob OB_ARG, ob_task_p t OB_ARG, ob_server_p sv OB_ARG, u64 now)
+{
+	ob_server_p old = t->server ? t->server : t->home;
+
+	if (old == sv)
+		return;
+	t->home = OB_NULL;
+	if (sv && !sv->threads++)
+		ob->engaged++;
+	ob_move(ob, t, sv, now);
+	if (old && !--old->threads)
+		ob->engaged--;
+}
+
+/*
+ * A thread that its affinity, or a CPU's going, shuts out of its reservation's CPUs is best effort
+ * until it may return: elsewhere the reservation was not admitted, and it must run somewhere.
+ */
+OB_FN void ob_settle(ob_p ob OB_ARG, ob_task_p t OB_ARG, u64 now)
+{
+	ob_server_p sv = t->server ? t->server : t->home;
+	int out;
+
+	if (!sv)
+		return;
+	if (!t->server && sv->used == 2) {
+		ob_attach(ob, t, OB_NULL, now);
+		return;
+	}
+	out = !(ob_thread_cpus(sv, t) & ob->online);
+	if (out == !t->server)
+		return;
+	ob_move(ob, t, out ? OB_NULL : sv, now);
+	t->home = out ? sv : OB_NULL;
+}
+
+/*
+ * Thread `t` wants to run: it woke, or was interrupted; then it goes before its siblings, unless
+ * its turn was over. Idempotent.
+ */
+OB_FN void ob_ready(ob_p ob OB_ARG, ob_task_p t OB_ARG, u64 now)
+{
+	u32 woke = !t->awake, at_head = !woke && !t->rotated;
+	ob_server_p sv;
+
+	if (t->waiting)
+		return;
+	ob_settle(ob, t, now);
+	sv = t->server;
+	t->awake = 1;
+	t->picked = 0;
+	t->rotated = 0;
+	if (!sv) {
+		u64 cpus;
+
+		ob_share_enqueue(ob, t, woke, now);
+		/* Its CPU is going off line: the kernel moves it once it is picked there. */
+		if (!(t->cpus & ob->online))
+			ob->kick |= OB_BIT(t->cpu);
+		cpus = t->cpus & ob->idle;
+		if (cpus) {
+			cpus = (cpus & OB_BIT(t->cpu)) ? OB_BIT(t->cpu) : cpus & -cpus;
+			ob->idle &= ~cpus;
+			ob->kick |= cpus;
+			return;
+		}
+		cpus = t->cpus & ob->share_ready;
+		ob->kick |= cpus & -cpus;
+		return;
+	}
+	if (woke && !sv->awake++)
+		ob_server_rouse(ob, sv, now);
+	ob_thread_link(ob, sv, t, at_head);
+	if (sv->throttled)
+		return;
+	if (sv->node.linked)
+		ob_server_update(ob, sv);
+	else
+		ob_server_requeue(ob, sv);
+	ob_preempt(ob, sv, t->cpu);
+	/* A sibling that runs has no turn to end while alone: it has now. */
+	if (sv->running) {
+		ob_server_charge(sv, now);
+		ob_server_rearm(ob, sv);
+	}
+}
+
+/* The program says that the job of t's server is complete; the next begins at once. */
+OB_FN void ob_mark(ob_p ob OB_ARG, ob_task_p t OB_ARG, u64 now)
+{
+	ob_server_p sv = t->server;
+
+	if (!sv || !sv->marks || !sv->active)
+		return;
+	ob_server_end(ob, sv, now);
+	ob_server_begin(ob, sv, now);
+	ob_server_requeue(ob, sv);
+}
+
+#endif

@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * What happens by the clock: budgets that end, replenishments, and the tick as a net under the
+ * timers. Part of main.bpf.c.
+ */
+#ifndef CLOCKS_BPF_H
+#define CLOCKS_BPF_H
+
+/* A net under the timers: the tick looks at budgets too. And a thread that was asked to join or
+ * leave a reservation while it runs may run on without a switch: it does so here. */
+void BPF_STRUCT_OPS(onbeat_tick, struct task_struct *p)
+{
+	ob_task_p t = task_of(p);
+	s32 cpu = scx_bpf_task_cpu(p);
+	u64 now, slice = BE_SLICE;
+
+	USE_ARENA();
+	if (t && t->want && !is_bound(p)) {
+		now = bpf_ktime_get_ns();
+		LOCKED(fx)
+		{
+			ob_stop(&shell->ob, cpu, OB_STOP_PREEMPTED, now);
+			thread_join(t, now);
+			ob_run(&shell->ob, cpu, t, now);
+			check_place(t, cpu);
+			if (t->server)
+				slice = SCX_SLICE_INF;
+			UNLOCK(fx);
+			effects_apply(&fx, now);
+			t->ran = p->se.sum_exec_runtime;
+			scx_bpf_task_set_slice(p, slice);
+		}
+		return;
+	}
+	if (!shell->ob.cpu[cpu & 63].curr) {
+		/* A reservation may have been sent to a CPU that another class then took. */
+		ob_node_p root = shell->ob.cpu[cpu & 63].domain->active.root;
+
+		if (root && (root->sub_mask & OB_BIT(cpu)))
+			scx_bpf_kick_cpu(cpu, SCX_KICK_PREEMPT);
+		return;
+	}
+	now = bpf_ktime_get_ns();
+	if (now < shell->ob.cpu[cpu & 63].timer)
+		return;
+	LOCKED(fx)
+	{
+		ob_tick(&shell->ob, cpu, now);
+		UNLOCK(fx);
+		effects_apply(&fx, now);
+	}
+}
+
+static int timer_fired(void *map, u32 *slot, struct timer_slot *ts)
+{
+	u64 now = bpf_ktime_get_ns(), at, next = OB_NEVER;
+	u32 cpu = *slot;
+
+	USE_ARENA();
+	at = shell->armed[cpu & 127];
+	shell->armed[cpu & 127] = OB_NEVER;
+	LOCKED(fx)
+	{
+		if (cpu == ALARM_SLOT) {
+			ob_alarm(&shell->ob, now);
+			next = shell->ob.alarm_at;
+		} else {
+			if (shell->ob.cpu[cpu & 63].timer <= now) {
+				ob_tick(&shell->ob, cpu, now);
+				shell->ticks++;
+				if (now > at && now - at > shell->late_max)
+					shell->late_max = now - at;
+			}
+			next = shell->ob.cpu[cpu & 63].timer;
+		}
+		UNLOCK(fx);
+		effects_apply(&fx, now);
+	}
+	if (next != OB_NEVER)
+		timer_set(cpu, next, now);
+	if (measuring)
+		__sync_fetch_and_add(&shell->ticks_ns, bpf_ktime_get_ns() - now);
+	return 0;
+}
+
+/*
+ * PREEMPT_RT: instead of timers, every CPU looks at its clock each 100 µs. Programs of this type
+ * may not take the lock: the CPU is made to pick again, which sees to budgets and replenishments.
+ */
+SEC("perf_event")
+int clock_event(struct bpf_perf_event_data *ctx)
+{
+	u32 cpu = bpf_get_smp_processor_id();
+	u64 now = bpf_ktime_get_ns();
+
+	USE_ARENA();
+	if (shell && (shell->ob.cpu[cpu & 63].timer <= now || shell->ob.alarm_at <= now))
+		scx_bpf_kick_cpu(cpu, SCX_KICK_PREEMPT);
+	return 0;
+}
+
+#endif

@@ -1,0 +1,154 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Threads that come, change their class and go, and CPUs that do. Part of main.bpf.c.
+ */
+#ifndef LIFECYCLE_BPF_H
+#define LIFECYCLE_BPF_H
+
+void BPF_STRUCT_OPS(onbeat_set_weight, struct task_struct *p, u32 weight)
+{
+	ob_task_p t = task_of(p);
+
+	USE_ARENA();
+	if (t)
+		t->weight = weight;
+}
+
+/* The thread joins this class. */
+void BPF_STRUCT_OPS(onbeat_enable, struct task_struct *p)
+{
+	ob_task_p t = task_stored(p);
+
+	USE_ARENA();
+	scx_bpf_task_set_dsq_vtime(p, (u64)t);
+	if (t)
+		t->weight = p->scx.weight;
+}
+
+/* The thread leaves this class, for a real-time one perhaps: its job is done for us. */
+void BPF_STRUCT_OPS(onbeat_disable, struct task_struct *p)
+{
+	ob_task_p t = task_stored(p);
+	u64 now;
+
+	USE_ARENA();
+	if (!t)
+		return;
+	now = bpf_ktime_get_ns();
+	LOCKED(fx)
+	{
+		if (shell->ob.cpu[t->cpu & 63].curr == t)
+			ob_stop(&shell->ob, t->cpu, OB_STOP_SLEPT, now);
+		ob_sleep(&shell->ob, t, now);
+		t->running = 0;
+		UNLOCK(fx);
+		effects_apply(&fx, now);
+	}
+}
+
+s32 BPF_STRUCT_OPS_SLEEPABLE(onbeat_init_task, struct task_struct *p,
+			     struct scx_init_task_args *args)
+{
+	struct thread *th = bpf_task_storage_get(&threads, p, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
+	ob_task_p t = NULL, parent = NULL;
+
+	USE_ARENA();
+	if (!th)
+		return -ENOMEM;
+	th->core = 0;
+	if (args->fork)
+		parent = task_stored(bpf_get_current_task_btf());
+	LOCKED(fx)
+	{
+		t = shell->free;
+		if (t)
+			shell->free = t->next;
+		UNLOCK(fx);
+		effects_apply(&fx, 0);
+	}
+	if (!t) {
+		__sync_fetch_and_add(&shell->pool_empty, 1);
+		return 0;
+	}
+	t->next = NULL;
+	t->prev = NULL;
+	t->server = NULL;
+	t->home = NULL;
+	t->node.linked = 0;
+	t->tid = p->pid;
+	t->payload = p->scx.tid;
+	t->want = 0;
+	t->ran = p->se.sum_exec_runtime;
+	t->cpus = cpus_of(p);
+	t->weight = p->scx.weight ?: 100;
+	t->vtime = shell->ob.vtime;
+	t->cpu = scx_bpf_task_cpu(p);
+	t->awake = 0;
+	t->waiting = 0;
+	t->running = 0;
+	t->picked = 0;
+	t->rotated = 0;
+	t->kernel = !!(p->flags & PF_KTHREAD);
+	/* A reservation covers the program's threads and children. */
+	if (parent && !(p->flags & PF_KTHREAD)) {
+		if (parent->want)
+			t->want = parent->want;
+		else if (parent->server)
+			t->want = reservation_name(parent->server);
+		else if (parent->home)
+			t->want = reservation_name(parent->home);
+	}
+	th->core = (u64)t;
+	return 0;
+}
+
+void BPF_STRUCT_OPS(onbeat_exit_task, struct task_struct *p, struct scx_exit_task_args *args)
+{
+	struct thread *th = bpf_task_storage_get(&threads, p, 0, 0);
+	ob_task_p t;
+	u64 now;
+
+	USE_ARENA();
+	if (!th || !th->core)
+		return;
+	t = (ob_task_p)th->core;
+	th->core = 0;
+	now = bpf_ktime_get_ns();
+	LOCKED(fx)
+	{
+		if (shell->ob.cpu[t->cpu & 63].curr == t)
+			ob_stop(&shell->ob, t->cpu, OB_STOP_EXITED, now);
+		ob_sleep(&shell->ob, t, now);
+		ob_attach(&shell->ob, t, NULL, now);
+		t->next = shell->free;
+		shell->free = t;
+		UNLOCK(fx);
+		effects_apply(&fx, now);
+	}
+}
+
+static __always_inline void online(s32 cpu, u32 on)
+{
+	u64 now = bpf_ktime_get_ns();
+
+	LOCKED(fx)
+	{
+		ob_online(&shell->ob, cpu, on, now);
+		UNLOCK(fx);
+		effects_apply(&fx, now);
+	}
+}
+
+void BPF_STRUCT_OPS(onbeat_cpu_online, s32 cpu)
+{
+	USE_ARENA();
+	online(cpu, 1);
+}
+
+void BPF_STRUCT_OPS(onbeat_cpu_offline, s32 cpu)
+{
+	USE_ARENA();
+	online(cpu, 0);
+}
+
+#endif

@@ -1,0 +1,344 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * A thread's turns: it wakes, waits, is given a CPU, runs, stops and sleeps. Part of main.bpf.c.
+ */
+#ifndef TURNS_BPF_H
+#define TURNS_BPF_H
+
+/* A thread runs on `cpu` that has just joined: is that a CPU of its reservation's? */
+static __always_inline void check_place(ob_task_p t, s32 cpu)
+{
+	if (t->server && !(ob_thread_cpus(t->server, t) & OB_BIT(cpu)))
+		shell->ob.kick |= OB_BIT(cpu);
+}
+
+/* Joins or leaves a reservation as asked by `assign`; the thread is neither queued nor running. */
+static __always_inline void thread_join(ob_task_p t, u64 now)
+{
+	u64 want = t->want;
+	ob_server_p sv = NULL;
+
+	t->want = 0;
+	if (want != OB_NEVER && (want & 0xffffffff) - 1 < shell->nr_servers) {
+		sv = &shell->servers[(u32)want - 1];
+		/* Its slot may have been given to somebody else. */
+		if (sv->used != 1 || reservation_name(sv) != want)
+			sv = NULL;
+	}
+	ob_unqueue(&shell->ob, t);
+	ob_attach(&shell->ob, t, sv, now);
+}
+
+/* Best effort pays for what it ran since this was called last, or since it began to run. */
+static __always_inline void charge_share(struct task_struct *p, ob_task_p t)
+{
+	u64 ran = p->se.sum_exec_runtime;
+
+	ob_share_charge(t, ran - t->ran);
+	t->ran = ran;
+}
+
+/* Whether all goes by fair sharing, and no trace wants to know. */
+static __always_inline bool unreserved(void)
+{
+	return !shell->ob.engaged && !tracing;
+}
+
+s32 BPF_STRUCT_OPS(onbeat_select_cpu, struct task_struct *p, s32 prev_cpu, u64 wake_flags)
+{
+	ob_task_p t = task_of(p);
+	bool idle = false;
+	s32 cpu, here;
+
+	USE_ARENA();
+	/* Reservations are placed by the core. */
+	if (t && (t->server || t->want || t->home))
+		return prev_cpu;
+	cpu = scx_bpf_select_cpu_dfl(p, prev_cpu, wake_flags, &idle);
+	if (idle) {
+		scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, BE_SLICE, 0);
+		return cpu;
+	}
+	/* The waker is about to sleep and nobody waits for a CPU: its place is free in a moment. */
+	if ((wake_flags & SCX_WAKE_SYNC) && unreserved() && !shell->ob.best_effort.root) {
+		here = bpf_get_smp_processor_id();
+		if ((cpus_of(p) & OB_BIT(here)) &&
+		    !scx_bpf_dsq_nr_queued(SCX_DSQ_LOCAL_ON | here)) {
+			scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, BE_SLICE, 0);
+			return here;
+		}
+	}
+	return cpu;
+}
+
+void BPF_STRUCT_OPS(onbeat_enqueue, struct task_struct *p, u64 enq_flags)
+{
+	ob_task_p t = task_of(p);
+	u64 now, cpus;
+
+	USE_ARENA();
+	/* Kernel threads of one CPU serve interrupts and the like: at once. */
+	if (is_bound(p)) {
+		scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, BE_SLICE, enq_flags | SCX_ENQ_PREEMPT);
+		return;
+	}
+	if (!t) {
+		scx_bpf_dsq_insert(p, SCX_DSQ_GLOBAL, BE_SLICE, enq_flags);
+		return;
+	}
+	now = bpf_ktime_get_ns();
+	cpus = cpus_of(p);
+	LOCKED(fx)
+	{
+		t->cpus = cpus;
+		if (t->want)
+			thread_join(t, now);
+		ob_ready(&shell->ob, t, now);
+		UNLOCK(fx);
+		effects_apply(&fx, now);
+		return;
+	}
+	/* Without the lock the core does not know of it: any CPU may have it. */
+	scx_bpf_dsq_insert(p, SCX_DSQ_GLOBAL, BE_SLICE, enq_flags);
+}
+
+void BPF_STRUCT_OPS(onbeat_dequeue, struct task_struct *p, u64 deq_flags)
+{
+	ob_task_p t = task_of(p);
+
+	USE_ARENA();
+	/* From Linux 7.1 on also called for every thread that goes to a CPU, `picked` then. */
+	if (!t || !t->waiting)
+		return;
+	LOCKED(fx)
+	{
+		ob_unqueue(&shell->ob, t);
+		UNLOCK(fx);
+		effects_apply(&fx, 0);
+	}
+}
+
+/*
+ * Linux 7.2 asks, when an idle CPU takes up a task in ops.dispatch, to skip the clock's update at
+ * the *next* switch (local_dsq_post_enq calls wakeup_preempt), and what the task has used since the
+ * last tick is then booked to nobody. A switch that changes nothing takes the request away. (After
+ * a thread of another class it is needless, and seldom.)
+ */
+static __always_inline void settle_clock(s32 cpu)
+{
+	scx_bpf_kick_cpu(cpu, 0);
+}
+
+/*
+ * Between a CPU's leaving cpu_active_mask and ops.cpu_offline the kernel waits for a grace period.
+ * What is dispatched to the CPU meanwhile from another's run queue lands in the global queue, which
+ * a busy machine does not look at.
+ */
+extern const void __cpu_active_mask __ksym;
+
+static __always_inline bool is_leaving(s32 cpu)
+{
+	u64 active = 0;
+
+	if (bpf_probe_read_kernel(&active, sizeof(active), &__cpu_active_mask))
+		return false;
+	return !(active & OB_BIT(cpu));
+}
+
+void BPF_STRUCT_OPS(onbeat_dispatch, s32 cpu, struct task_struct *prev)
+{
+	ob_task_p pt = NULL;
+	u64 now;
+	u32 try;
+
+	USE_ARENA();
+	if (prev && (prev->scx.flags & SCX_TASK_QUEUED) && !is_bound(prev))
+		pt = task_of(prev);
+	if (pt && !pt->server)
+		charge_share(prev, pt);
+	now = bpf_ktime_get_ns();
+	for (try = OB_ZERO; try < 8 && can_loop; try++) {
+		struct task_struct *p;
+		ob_task_p t = NULL;
+		u64 tid = 0, slice = BE_SLICE;
+
+		LOCKED(fx)
+		{
+			if (!shell->ob.engaged) {
+				t = (ob_task_p)ob_pick_unreserved(&shell->ob, cpu, pt, now);
+			} else {
+				if (shell->ob.alarm_at <= now)
+					ob_alarm(&shell->ob, now);
+				t = (ob_task_p)ob_pick(&shell->ob, cpu, pt, now);
+			}
+			if (t) {
+				tid = t->payload;
+				if (t->server)
+					slice = SCX_SLICE_INF;
+			}
+			UNLOCK(fx);
+			effects_apply(&fx, now);
+		}
+		if (!t)
+			return;
+		if (t == pt) {
+			scx_bpf_task_set_slice(prev, slice);
+			return;
+		}
+		bpf_rcu_read_lock();
+		p = scx_bpf_tid_to_task(tid);
+		if (p && (cpus_of(p) & OB_BIT(cpu))) {
+			if (scx_bpf_task_cpu(p) != cpu && is_leaving(cpu)) {
+				bpf_rcu_read_unlock();
+				LOCKED(fx)
+				{
+					ob_online(&shell->ob, cpu, 0, now);
+					ob_ready(&shell->ob, t, now);
+					UNLOCK(fx);
+					effects_apply(&fx, now);
+				}
+				return;
+			}
+			scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, slice, 0);
+			bpf_rcu_read_unlock();
+			if (!prev && shell->ob.engaged)
+				settle_clock(cpu);
+			return;
+		}
+		bpf_rcu_read_unlock();
+		/* It went away or may no longer run here: it comes back through enqueue. */
+	}
+}
+
+void BPF_STRUCT_OPS(onbeat_running, struct task_struct *p)
+{
+	ob_task_p t = task_of(p);
+	s32 cpu = scx_bpf_task_cpu(p);
+	ob_cpu_p c;
+	u64 now;
+
+	USE_ARENA();
+	if (!t || is_bound(p))
+		return;
+	t->ran = p->se.sum_exec_runtime;
+	c = &shell->ob.cpu[cpu & 63];
+	t->running = 1;
+	/* `assign` looks at `running` after it has set `want`, this the other way round. */
+	full_barrier();
+	if (!t->server && !t->want && !tracing && !c->share) {
+		ob_p ob = &shell->ob;
+
+		/* Nothing here needs the lock: the fields are this CPU's and this thread's own. */
+		t->awake = 1;
+		t->picked = 0;
+		t->cpu = cpu;
+		ob_share_begin(ob, t);
+		if (c->key == OB_KEY_IDLE) {
+			c->key = OB_KEY_BE;
+			__sync_fetch_and_and(&ob->idle, ~OB_BIT(cpu));
+		}
+		/* A reservation came while this thread was on its way to what was an idle CPU. */
+		if (ob->engaged && c->key > OB_KEY_SHARE && c->domain->active.root &&
+		    (c->domain->active.root->sub_mask & OB_BIT(cpu)))
+			scx_bpf_kick_cpu(cpu, SCX_KICK_PREEMPT);
+		return;
+	}
+	now = bpf_ktime_get_ns();
+	LOCKED(fx)
+	{
+		if (t->want)
+			thread_join(t, now);
+		if (!t->awake)
+			ob_ready(&shell->ob, t, now);
+		ob_unqueue(&shell->ob, t);
+		ob_run(&shell->ob, cpu, t, now);
+		check_place(t, cpu);
+		if (t->server)
+			ob_server_requeue(&shell->ob, t->server);
+		UNLOCK(fx);
+		effects_apply(&fx, now);
+	}
+}
+
+void BPF_STRUCT_OPS(onbeat_stopping, struct task_struct *p, bool runnable)
+{
+	ob_task_p t = task_of(p);
+	s32 cpu = scx_bpf_task_cpu(p);
+	u64 now;
+
+	USE_ARENA();
+	if (!t)
+		return;
+	if (!t->server)
+		charge_share(p, t);
+	if (shell->ob.cpu[cpu & 63].curr != t) {
+		/* `assign` keeps off until it is asleep. */
+		if (runnable)
+			t->running = 0;
+		return;
+	}
+	now = bpf_ktime_get_ns();
+	LOCKED(fx)
+	{
+		ob_stop(&shell->ob, cpu, runnable ? OB_STOP_PREEMPTED : OB_STOP_SLEPT, now);
+		UNLOCK(fx);
+		effects_apply(&fx, now);
+	}
+}
+
+void BPF_STRUCT_OPS(onbeat_quiescent, struct task_struct *p, u64 deq_flags)
+{
+	ob_task_p t = task_of(p);
+	u64 now;
+
+	USE_ARENA();
+	if (!t)
+		return;
+	if (!(deq_flags & SCX_DEQ_SLEEP)) {
+		t->running = 0;
+		return;
+	}
+	/* Before `awake` is touched without the lock `assign` must keep off. */
+	t->running = 1;
+	full_barrier();
+	if (!t->server) {
+		t->awake = 0;
+		full_barrier();
+		t->running = 0;
+		return;
+	}
+	now = bpf_ktime_get_ns();
+	LOCKED(fx)
+	{
+		ob_sleep(&shell->ob, t, now);
+		t->running = 0;
+		UNLOCK(fx);
+		/* This CPU is about to pick anyway. */
+		fx.kick &= ~OB_BIT(scx_bpf_task_cpu(p));
+		effects_apply(&fx, now);
+	}
+}
+
+bool BPF_STRUCT_OPS(onbeat_yield, struct task_struct *from, struct task_struct *to)
+{
+	ob_task_p t = task_of(from);
+	u64 now;
+
+	USE_ARENA();
+	if (!t)
+		return false;
+	if (!t->server) {
+		scx_bpf_task_set_slice(from, 0);
+		return false;
+	}
+	now = bpf_ktime_get_ns();
+	LOCKED(fx)
+	{
+		ob_mark(&shell->ob, t, now);
+		UNLOCK(fx);
+		effects_apply(&fx, now);
+	}
+	return false;
+}
+
+#endif
