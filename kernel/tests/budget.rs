@@ -48,8 +48,9 @@ fn holds_to(most: u64, facts: &Facts) {
     assert!(number("budgets") >= PERIODS as i64 - 5, "{facts:?}");
     assert!(number("own-overrun-max") <= most, "{facts:?}");
     assert!(number("logged-overrun-max") <= most, "{facts:?}");
-    // One that always got less would be cheated: short of the budget only by what it pays back.
-    assert!(number("own-overrun-min") >= -most, "{facts:?}");
+    // One that always got less would be cheated: short of the budget only by what it pays back, and by
+    // what its own clock does not show of getting on and off the CPU.
+    assert!(number("own-overrun-min") >= -2 * most, "{facts:?}");
     assert!(number("own-drift").abs() <= most, "{facts:?}");
 }
 
@@ -63,11 +64,11 @@ fn on_one_of_four_cpus_no_budget_is_overrun_by_more_than_50_us() {
     holds_to(50 * US, &figures(Flavour::Plain, 4, false));
 }
 
-/// The lab's busy CPUs take turns on one of the host's: each has a quarter of its speed, and an
-/// interrupt waits for three turns of 20 us at most.
+/// The lab's busy CPUs take turns of 20 us on one of the host's: an interrupt waits for three of them at
+/// most, and so does the switch that follows if the CPU's turn ends in between; 9 us are its own.
 #[test]
-fn on_four_cpus_of_a_quarter_of_the_speed_no_budget_is_overrun_by_more_than_110_us() {
-    holds_to(110 * US, &figures(Flavour::Plain, 4, true));
+fn on_four_cpus_of_a_quarter_of_the_speed_no_budget_is_overrun_by_more_than_130_us() {
+    holds_to(130 * US, &figures(Flavour::Plain, 4, true));
 }
 
 #[test]
