@@ -66,7 +66,7 @@ OB_FN u64 ob_pick_unreserved(ob_p ob OB_ARG, u32 cpu, ob_task_p prev OB_ARG, u64
 		t->picked = 1;
 	} else {
 		c->key = OB_KEY_IDLE;
-		ob->idle |= bit;
+		ob->idle |= bit & ob->online;
 		return 0;
 	}
 	c->key = OB_KEY_BE;
@@ -106,7 +106,7 @@ OB_FN u64 ob_pick(ob_p ob OB_ARG, u32 cpu, ob_task_p prev OB_ARG, u64 now)
 		ob_emit(ob, now, OB_KC(OB_EV_SHARE, cpu), OB_TS(OB_NONE, OB_NONE), 0, 0);
 	}
 
-	if (!c->share) {
+	if (!c->share && (ob->online & bit)) {
 		cand = (ob_server_p)ob_tree_first(&c->domain->active, bit);
 		if (mine && (!cand || ob_server_key(mine) <= cand->node.key) &&
 		    !(cand == mine && now - c->started >= OB_ROTATE)) {
@@ -136,7 +136,7 @@ OB_FN u64 ob_pick(ob_p ob OB_ARG, u32 cpu, ob_task_p prev OB_ARG, u64 now)
 	ob->kick &= ~bit;
 	if (!t) {
 		c->key = OB_KEY_IDLE;
-		ob->idle |= bit;
+		ob->idle |= bit & ob->online;
 		return 0;
 	}
 	ob->idle &= ~bit;
@@ -275,6 +275,7 @@ OB_FN void ob_online(ob_p ob OB_ARG, u32 cpu, u32 on, u64 now)
 		ob->online &= ~bit;
 	ob->idle &= ob->online;
 	ob->share_ready &= ob->online;
+	ob_share_online(ob);
 	ob_cpu(ob, cpu)->key = OB_KEY_IDLE;
 	ob_cpu(ob, cpu)->credit = 0;
 	ob_emit(ob, now, OB_KC(OB_EV_ONLINE, cpu), OB_TS(OB_NONE, OB_NONE), on, 0);

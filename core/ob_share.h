@@ -82,6 +82,24 @@ OB_INLINE void ob_share_begin(ob_p ob, ob_task_p t)
 		t->vtime = vtime - ob->slice;
 }
 
+/* CPUs that may take `t`: those on line, and if there are none the one that is going, from which
+ * the kernel moves what it picks. */
+OB_INLINE u64 ob_share_mask(ob_p ob, ob_task_p t)
+{
+	u64 cpus = t->cpus & ob->online;
+
+	return cpus ? cpus : t->cpus;
+}
+
+/* CPUs came or went: who waits may find others. */
+OB_FN void ob_share_online(ob_p ob OB_ARG)
+{
+	ob_node_p n;
+
+	for (n = ob_tree_head(&ob->best_effort); n && OB_LOOP; n = ob_tree_next(n))
+		ob_tree_update(n, ob_share_mask(ob, (ob_task_p)n), n->over);
+}
+
 /* Queues `t` near those who wait for its CPUs, as if it had taken turns with them: no more than a
  * slice before them if it slept, no more than one of its own slices after them whatever it and
  * others had elsewhere. Nobody waits for longer than a turn of everybody. */
@@ -97,7 +115,7 @@ OB_INLINE void ob_share_enqueue(ob_p ob, ob_task_p t, u32 woke, u64 now)
 	if (woke && t->vtime + ob->slice < from)
 		t->vtime = from - ob->slice;
 	t->node.key = t->vtime;
-	t->node.mask = t->cpus;
+	t->node.mask = ob_share_mask(ob, t);
 	/* The greatest is who has waited for longest. A kernel thread that wakes counts as one who
 	 * has lost its patience: grace periods and watchdogs wait for it, and where reservations
 	 * leave 5 % to a crowd, a turn of everybody takes seconds. */

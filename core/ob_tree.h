@@ -255,4 +255,22 @@ OB_INLINE ob_node_p ob_tree_head(ob_tree_p t)
 	return OB_NULL;
 }
 
+/* The node after n, or null. */
+OB_INLINE ob_node_p ob_tree_next(ob_node_p n)
+{
+	ob_node_p at = n->right, p;
+
+	while (at && OB_LOOP) {
+		if (!at->left)
+			return at;
+		at = at->left;
+	}
+	for (p = n->parent; p && OB_LOOP; p = n->parent) {
+		if (p->left == n)
+			return p;
+		n = p;
+	}
+	return OB_NULL;
+}
+
 #endif

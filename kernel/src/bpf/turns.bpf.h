@@ -192,12 +192,13 @@ void BPF_STRUCT_OPS(onbeat_dispatch, s32 cpu, struct task_struct *prev)
 				bpf_rcu_read_unlock();
 				LOCKED(fx)
 				{
-					ob_online(&shell->ob, cpu, 0, now);
+					if (shell->ob.online & OB_BIT(cpu))
+						ob_online(&shell->ob, cpu, 0, now);
 					ob_ready(&shell->ob, t, now);
 					UNLOCK(fx);
 					effects_apply(&fx, now);
 				}
-				return;
+				continue;
 			}
 			scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, slice, 0);
 			bpf_rcu_read_unlock();

@@ -105,9 +105,11 @@ impl Player {
         self.stopped
     }
 
-    /// Puts it into a class of the kernel's; into a real-time one for a moment only.
+    /// Puts it into a class of the kernel's; into a real-time one for a moment only, and without threads that it creates
+    /// meanwhile: they would keep the class.
     pub fn set_class(&mut self, policy: i32) -> i32 {
         let real_time = policy == libc::SCHED_FIFO;
+        let policy = if real_time { policy | libc::SCHED_RESET_ON_FORK } else { policy };
         let param = libc::sched_param { sched_priority: if real_time { 10 } else { 0 } };
         self.real_time_until = real_time.then(|| Instant::now() + Duration::from_millis(50));
         // SAFETY: a valid parameter.
