@@ -91,6 +91,18 @@ OB_INLINE u64 ob_share_mask(ob_p ob, ob_task_p t)
 	return cpus ? cpus : t->cpus;
 }
 
+/* Whether a task waits for CPUs of which none is on line. */
+OB_INLINE int ob_share_strands(ob_p ob)
+{
+	return ob_share_waiting(ob, ~ob->online);
+}
+
+/* Such a task, or null. */
+OB_INLINE ob_task_p ob_share_stranded(ob_p ob)
+{
+	return (ob_task_p)ob_tree_first(&ob->best_effort, ~ob->online);
+}
+
 /* CPUs came or went: who waits may find others. */
 OB_FN void ob_share_online(ob_p ob OB_ARG)
 {
@@ -98,6 +110,8 @@ OB_FN void ob_share_online(ob_p ob OB_ARG)
 
 	for (n = ob_tree_head(&ob->best_effort); n && OB_LOOP; n = ob_tree_next(n))
 		ob_tree_update(n, ob_share_mask(ob, (ob_task_p)n), n->over);
+	if (ob_share_strands(ob))
+		ob->kick |= ob->online & -ob->online;
 }
 
 /* Queues `t` near those who wait for its CPUs, as if it had taken turns with them: no more than a
@@ -143,15 +157,14 @@ OB_INLINE void ob_share_remove(ob_p ob, ob_task_p t)
 	ob->vtime = ob_max(ob->vtime, t->vtime);
 }
 
-/* The best-effort task that has lost its patience, if it may run on these CPUs. */
+/* The best-effort task that has waited for longest, beyond its patience, for one of these CPUs. */
 OB_INLINE ob_task_p ob_share_impatient(ob_p ob, u64 cpus, u64 now)
 {
 	ob_node_p n = ob->best_effort.root;
 
 	if (!n || now < OB_PATIENCE + ~n->sub_over)
 		return OB_NULL;
-	n = ob_tree_first_over(&ob->best_effort, n->sub_over - 1);
-	return n && (n->mask & cpus) ? (ob_task_p)n : OB_NULL;
+	return (ob_task_p)ob_tree_greatest(&ob->best_effort, cpus, ~(now - OB_PATIENCE) - 1);
 }
 
 /* Takes the next best-effort task that may run on `c`. */

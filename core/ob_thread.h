@@ -215,9 +215,8 @@ OB_FN void ob_ready(ob_p ob OB_ARG, ob_task_p t OB_ARG, u64 now)
 		u64 cpus;
 
 		ob_share_enqueue(ob, t, woke, now);
-		/* Its CPU is going off line: the kernel moves it once it is picked there. */
 		if (!(t->cpus & ob->online))
-			ob->kick |= OB_BIT(t->cpu);
+			ob->kick |= ob->online & -ob->online;
 		cpus = t->cpus & ob->idle;
 		if (cpus) {
 			cpus = (cpus & OB_BIT(t->cpu)) ? OB_BIT(t->cpu) : cpus & -cpus;

@@ -273,4 +273,41 @@ OB_INLINE ob_node_p ob_tree_next(ob_node_p n)
 	return OB_NULL;
 }
 
+/* The node of greatest `over`, above `than`, among those whose mask meets `cpus`, or null. Both
+ * aggregates prune the search: mostly O(log n), at worst all nodes are looked at. */
+OB_FN u64 ob_tree_greatest(ob_tree_p t OB_ARG, u64 cpus, u64 than)
+{
+	ob_node_p n = t->root, best = OB_NULL, next;
+	int down = 1;
+
+	while (n && OB_LOOP) {
+		next = n->left;
+		if (down && next && (next->sub_mask & cpus) && next->sub_over > than) {
+			n = next;
+			continue;
+		}
+		if ((n->mask & cpus) && n->over > than) {
+			best = n;
+			than = n->over;
+		}
+		next = n->right;
+		if (next && (next->sub_mask & cpus) && next->sub_over > than) {
+			n = next;
+			down = 1;
+			continue;
+		}
+		/* Up to the next one whose left side has been seen. */
+		next = n->parent;
+		while (next && OB_LOOP) {
+			if (next->left == n)
+				break;
+			n = next;
+			next = n->parent;
+		}
+		n = next;
+		down = 0;
+	}
+	return (u64)best;
+}
+
 #endif

@@ -145,6 +145,39 @@ static __always_inline bool is_leaving(s32 cpu)
 	return !(active & OB_BIT(cpu));
 }
 
+/*
+ * A CPU that is going off line is not asked for work any more, but the kernel waits for its run
+ * queue to empty: what may run nowhere else is put into its own queue from here, and moved away by
+ * the kernel when that CPU picks it.
+ */
+static __noinline void rescue(u64 now)
+{
+	u32 i;
+
+	for (i = OB_ZERO; i < 8 && can_loop; i++) {
+		struct task_struct *p;
+		ob_task_p t = NULL;
+
+		LOCKED(fx)
+		{
+			t = ob_share_stranded(&shell->ob);
+			if (t) {
+				ob_share_remove(&shell->ob, t);
+				t->picked = 1;
+			}
+			UNLOCK(fx);
+			effects_apply(&fx, now);
+		}
+		if (!t)
+			return;
+		bpf_rcu_read_lock();
+		p = scx_bpf_tid_to_task(t->payload);
+		if (p)
+			scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL_ON | scx_bpf_task_cpu(p), BE_SLICE, 0);
+		bpf_rcu_read_unlock();
+	}
+}
+
 void BPF_STRUCT_OPS(onbeat_dispatch, s32 cpu, struct task_struct *prev)
 {
 	ob_task_p pt = NULL;
@@ -157,6 +190,8 @@ void BPF_STRUCT_OPS(onbeat_dispatch, s32 cpu, struct task_struct *prev)
 	if (pt && !pt->server)
 		charge_share(prev, pt);
 	now = bpf_ktime_get_ns();
+	if (ob_share_strands(&shell->ob))
+		rescue(now);
 	for (try = OB_ZERO; try < 8 && can_loop; try++) {
 		struct task_struct *p;
 		ob_task_p t = NULL;
