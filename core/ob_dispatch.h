@@ -224,6 +224,10 @@ OB_FN void ob_tick(ob_p ob OB_ARG, u32 cpu, u64 now)
 	ob_share_account(ob, c, now);
 	if (sv)
 		ob_budget_check(ob, sv, now);
+	if (sv && sv->urgent && sv->order != OB_ORDER_EDZL && now - c->started >= OB_ROTATE) {
+		sv->urgent = 0;
+		ob_server_requeue(ob, sv);
+	}
 	if (c->share ? !c->credit
 		     : (c->use == OB_USE_RESERVED && c->credit >= ob_max(ob->share_quantum, 1) &&
 			ob_share_waiting(ob, bit)))

@@ -58,21 +58,28 @@ OB_FN u64 ob_server_mask(ob_server_p sv OB_ARG)
  * reservation's, s − now − e: what it is owed, not what its job may need. While no thread of it
  * runs e stands still, so laxity ends at the fixed time s − e. Whatever G-EDF schedules in time,
  * EDZL does too (Park et al. 2005), and six reservations of 25 ms in 41 ms fit four CPUs.
+ *
+ * Patience is served in the same way. Under fixed priorities, and where nothing limits jobs, who
+ * waits may wait for ever (an overload, a job that never ends), and the kernel would throw the
+ * scheduler out; so one that has waited for OB_PATIENCE gets a turn (ob_tick ends it).
  */
 OB_FN void ob_laxity_sync(ob_p ob OB_ARG, ob_server_p sv OB_ARG)
 {
+	int edzl = sv->order == OB_ORDER_EDZL;
 	u64 end;
 
-	if (sv->order != OB_ORDER_EDZL)
+	if (!edzl && sv->order != OB_ORDER_RM && ob_policy_enforces(sv))
 		return;
 	if (!sv->active || sv->throttled || !sv->waiting || sv->running || sv->urgent ||
-	    sv->e <= 0) {
+	    (edzl && sv->e <= 0)) {
 		ob_tree_remove(&ob->laxity, &sv->lax);
 		return;
 	}
-	end = sv->s > (u64)sv->e ? sv->s - (u64)sv->e : 0;
+	end = sv->charged + OB_PATIENCE;
+	if (edzl)
+		end = sv->s > (u64)sv->e ? sv->s - (u64)sv->e : 0;
 	if (sv->lax.linked) {
-		if (sv->lax.key == end)
+		if (sv->lax.key == end || !edzl)
 			return;
 		ob_tree_remove(&ob->laxity, &sv->lax);
 	}
@@ -113,7 +120,7 @@ OB_INLINE void ob_arm(ob_p ob, ob_cpu_p c)
 			t = sv->charged +
 			    (sv->e > 0 ? ((u64)sv->e + sv->running - 1) / ob_max(sv->running, 1)
 				       : 0);
-		if (sv->waiting)
+		if (sv->waiting || (sv->urgent && sv->order != OB_ORDER_EDZL))
 			t = ob_min(t, sv->charged + OB_ROTATE);
 		if (ob->share_quantum && c->credit < ob->share_quantum)
 			t = ob_min(t, c->since + ob_share_wait(ob, c));

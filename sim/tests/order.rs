@@ -4,7 +4,7 @@
 mod common;
 
 use common::replay::{View, audit, replay};
-use common::{ANYTHING, Case, Kind, play, policies, systems};
+use common::{ANYTHING, Case, Kind, Task, play, policies, systems};
 use onbeat_model::event::EventKind;
 use onbeat_model::policy::{CorePolicy, Order, Server};
 use onbeat_model::run::Run;
@@ -12,6 +12,8 @@ use onbeat_model::taskset::{BestEffort, Kernel, Overheads, TaskEntry, TaskSet, W
 use onbeat_model::units::Fraction;
 use onbeat_sim::simulate;
 use proptest::prelude::*;
+
+const MS: u64 = 1_000_000;
 
 /// Checks a claim at every moment of `case` under every policy that passes.
 fn at_every_moment(
@@ -194,5 +196,40 @@ fn set_of(case: &Case) -> TaskSet {
         overheads: Overheads { dispatch: 3_000, preemption: 1_000, migration: 2_000 },
         tasks: case.tasks.iter().filter(|t| !t.times.is_empty()).enumerate().map(entry).collect(),
         best_effort: Some(BestEffort { count: case.best_effort as u32, nice: 0 }),
+    }
+}
+
+#[test]
+fn who_waits_behind_a_job_that_never_ends_gets_a_turn_every_few_seconds() {
+    // On one CPU, where neither a budget nor a later deadline makes the first one give way.
+    let task = |period, work| Task {
+        first: 0,
+        period: period * MS,
+        deadline: period * MS,
+        budget: Some(MS),
+        cpus: 1,
+        home: 0,
+        marks: false,
+        times: vec![work * MS],
+    };
+    let case = Case {
+        cpus: 1,
+        permille: 0,
+        best_effort: 0,
+        tasks: vec![task(10, 60_000), task(20, 30)],
+        most: 60_000 * MS,
+    };
+    for policy in policies(|p| p.name == "g-edf" || p.name == "rm" || p.name == "rm+cbs") {
+        let played = play(&case, policy);
+        let ran: Vec<u64> = played
+            .events
+            .iter()
+            .filter(|e| e.task == 1 && e.kind() == Some(EventKind::Run))
+            .map(|e| e.time)
+            .collect();
+        // 30 ms in turns of 4 ms, or of a budget.
+        let turns = if policy.server == Server::None { 8 } else { 19 };
+        assert_eq!(ran.len(), turns, "{}: {ran:?}", policy.name);
+        assert!(ran.windows(2).all(|w| w[1] - w[0] < 3_100 * MS), "{}: {ran:?}", policy.name);
     }
 }
