@@ -35,13 +35,15 @@ OB_INLINE ob_task_p ob_thread_take(ob_p ob, ob_server_p sv, ob_cpu_p c)
 OB_INLINE void ob_budget_check(ob_p ob, ob_server_p sv, u64 now)
 {
 	ob_server_charge(sv, now);
-	if (sv->e > 0 || sv->throttled || !ob_policy_enforces(sv))
+	if (sv->e > 0 || ob_server_rests(sv) || !ob_policy_enforces(sv))
 		return;
 	sv->exhaustions++;
 	ob_emit(ob, now, OB_KC(OB_EV_EXHAUST, OB_NONE), OB_TS(OB_NONE, sv->id), 0, sv->s);
 	sv->urgent = 0;
 	ob_policy_exhausted(ob, sv, now);
 	ob_server_requeue(ob, sv);
+	if (sv->legs)
+		ob_preempt(ob, sv, sv->head ? sv->head->cpu : 0);
 }
 
 /* ob_pick when nobody holds a reservation. */
@@ -92,7 +94,7 @@ OB_FN u64 ob_pick(ob_p ob OB_ARG, u32 cpu, ob_task_p prev OB_ARG, u64 now)
 	ob_share_account(ob, c, now);
 	if (prev && !(prev->cpus & bit))
 		prev = OB_NULL;
-	if (prev && prev->server && !prev->server->throttled &&
+	if (prev && prev->server && !ob_server_rests(prev->server) &&
 	    (ob_thread_cpus(prev->server, prev) & bit))
 		mine = prev->server;
 	be = (prev && !prev->server) || ob_share_waiting(ob, bit);
@@ -237,17 +239,47 @@ OB_FN void ob_tick(ob_p ob OB_ARG, u32 cpu, u64 now)
 	ob_arm(ob, c);
 }
 
-/* Brings back the servers whose time of replenishment has come, and makes those urgent whose
- * laxity has ended. */
+/* The window of `sv` is over: what it was given there stays behind. */
+OB_INLINE void ob_window_over(ob_p ob, ob_server_p sv, u64 now)
+{
+	ob_server_charge(sv, now);
+	ob_server_restore(ob, sv, now);
+	while (ob_window_end(sv) <= now && OB_LOOP)
+		ob_window_next(ob, sv, now);
+	if (sv->e <= 0)
+		ob_policy_exhausted(ob, sv, now);
+	ob_server_requeue(ob, sv);
+	ob_preempt(ob, sv, sv->head ? sv->head->cpu : 0);
+}
+
+/* The first node, if its time has come; else null, and its key lowers `*next`. */
+OB_INLINE ob_node_p ob_tree_due(ob_tree_p t, u64 now, u64 *next)
+{
+	ob_node_p n = ob_tree_head(t);
+
+	if (!n || n->key <= now)
+		return n;
+	*next = ob_min(*next, n->key);
+	return OB_NULL;
+}
+
+/* Brings back the servers whose time of replenishment has come, makes those urgent whose laxity
+ * has ended, and takes those whose window has to their next CPU. */
 OB_FN void ob_alarm(ob_p ob OB_ARG, u64 now)
 {
-	ob_server_p sv = OB_NULL;
-	ob_node_p n = OB_NULL;
-	u64 next;
+	u64 next = OB_NEVER;
+	ob_server_p sv;
+	ob_node_p n;
 
 	while (OB_LOOP) {
-		sv = (ob_server_p)ob_tree_head(&ob->throttled);
-		if (!sv || sv->node.key > now)
+		n = ob_tree_due(&ob->windows, now, &next);
+		if (!n)
+			break;
+		ob_window_over(ob, OB_SERVER_OF_LAX(n), now);
+	}
+	while (OB_LOOP) {
+		sv = (ob_server_p)ob_tree_due(&ob->throttled, now, &next);
+		if (!sv)
 			break;
 		ob_tree_remove(&ob->throttled, &sv->node);
 		sv->throttled = 0;
@@ -255,17 +287,16 @@ OB_FN void ob_alarm(ob_p ob OB_ARG, u64 now)
 		ob_server_requeue(ob, sv);
 		ob_preempt(ob, sv, sv->head ? sv->head->cpu : 0);
 	}
-	next = sv ? sv->node.key : OB_NEVER;
 	while (OB_LOOP) {
-		n = ob_tree_head(&ob->laxity);
-		if (!n || n->key > now)
+		n = ob_tree_due(&ob->laxity, now, &next);
+		if (!n)
 			break;
 		sv = OB_SERVER_OF_LAX(n);
 		sv->urgent = 1;
 		ob_server_requeue(ob, sv);
 		ob_preempt(ob, sv, sv->head ? sv->head->cpu : 0);
 	}
-	ob->alarm_at = n ? ob_min(next, n->key) : next;
+	ob->alarm_at = next;
 }
 
 /* `cpu` came or went. The shell has every server placed anew (ob_server_place). */
@@ -285,19 +316,19 @@ OB_FN void ob_online(ob_p ob OB_ARG, u32 cpu, u32 on, u64 now)
 	ob_emit(ob, now, OB_KC(OB_EV_ONLINE, cpu), OB_TS(OB_NONE, OB_NONE), on, 0);
 }
 
-/* Moves `sv` to `cpus` of another domain, after CPUs came or went. */
+/* Moves `sv` to `cpus` of another domain, after CPUs came or went. It is split no more. */
 OB_FN void ob_server_place(ob_p ob OB_ARG, ob_server_p sv OB_ARG, u64 domain, u64 cpus, u64 now)
 {
 	ob_task_p t, next;
 
 	if (!sv->throttled)
 		ob_tree_remove(&sv->domain->active, &sv->node);
-	sv->domain = &ob->domain[domain % OB_MAX_DOMAINS];
-	sv->cpus = cpus;
-	sv->pinned = 0;
-	for (t = sv->head; t && OB_LOOP; t = t->next)
-		if (cpus & ~t->cpus)
-			sv->pinned++;
+	if (sv->legs) {
+		ob_tree_remove(&ob->windows, &sv->lax);
+		sv->legs = 0;
+		sv->starved = 0;
+	}
+	ob_server_rehome(ob, sv, &ob->domain[domain % OB_MAX_DOMAINS], cpus);
 	for (t = sv->head; t && OB_LOOP; t = next) {
 		next = t->next;
 		if (ob_thread_cpus(sv, t) & ob->online)
@@ -305,8 +336,6 @@ OB_FN void ob_server_place(ob_p ob OB_ARG, ob_server_p sv OB_ARG, u64 domain, u6
 		ob_thread_unlink(sv, t);
 		ob_ready(ob, t, now);
 	}
-	/* Where it runs now another may come first, and where it goes it may. */
-	ob->kick |= ob_server_running_on(ob, sv);
 	if (sv->throttled)
 		return;
 	ob_server_requeue(ob, sv);

@@ -25,9 +25,24 @@ OB_INLINE u64 ob_server_key(ob_server_p sv)
 	return ob_min(ob_max(key, OB_KEY_URGENT + 1), OB_KEY_BE - 1);
 }
 
-/* How far the server has run ahead of its bandwidth: s − P; above `now` it has overrun. */
+/* Whether it has used up its share of a window and been given nothing (EDF-WMR). */
+OB_INLINE int ob_server_starves(ob_server_p sv)
+{
+	return sv->starved && sv->e <= 0;
+}
+
+/* Whether it may not run now, though its threads want to. */
+OB_INLINE int ob_server_rests(ob_server_p sv)
+{
+	return sv->throttled || ob_server_starves(sv);
+}
+
+/* How far the server has run ahead of its bandwidth: s − P; above `now` it has overrun. A split one
+ * has when its cycle lies ahead or its share is used up. */
 OB_INLINE u64 ob_server_over(ob_server_p sv)
 {
+	if (sv->legs && !sv->starved)
+		return sv->cycle;
 	return sv->s > sv->period ? sv->s - sv->period : 0;
 }
 
@@ -43,7 +58,7 @@ OB_FN u64 ob_server_mask(ob_server_p sv OB_ARG)
 	u64 cpus = 0;
 	ob_task_p t;
 
-	if (!sv->waiting)
+	if (!sv->waiting || ob_server_starves(sv))
 		return 0;
 	if (!sv->pinned)
 		return sv->cpus;
@@ -116,7 +131,7 @@ OB_INLINE void ob_arm(ob_p ob, ob_cpu_p c)
 	u64 t = OB_NEVER;
 
 	if (sv) {
-		if (ob_policy_enforces(sv) && !sv->throttled)
+		if (ob_policy_enforces(sv) && !ob_server_rests(sv))
 			t = sv->charged +
 			    (sv->e > 0 ? ((u64)sv->e + sv->running - 1) / ob_max(sv->running, 1)
 				       : 0);
@@ -175,7 +190,7 @@ OB_FN void ob_server_requeue(ob_p ob OB_ARG, ob_server_p sv OB_ARG)
 			c->key = key;
 		ob_arm(ob, c);
 		first = ob_tree_first(&c->domain->active, OB_BIT(i));
-		if (sv->throttled || (first && first->key < key))
+		if (ob_server_rests(sv) || (first && first->key < key))
 			ob->kick |= OB_BIT(i);
 	}
 }
@@ -301,9 +316,27 @@ OB_INLINE void ob_server_cbs_release(ob_p ob, ob_server_p sv, u64 now)
 		ob_server_set(ob, sv, now, (s64)sv->budget, now + sv->deadline);
 }
 
+/* Takes `sv`, which no queue of a domain holds, to `cpus` of domain `to`. Who runs elsewhere stops.
+ */
+OB_FN void ob_server_rehome(ob_p ob OB_ARG, ob_server_p sv OB_ARG, ob_domain_p to OB_ARG, u64 cpus)
+{
+	ob_task_p t;
+
+	sv->domain = to;
+	sv->cpus = cpus;
+	sv->pinned = 0;
+	for (t = sv->head; t && OB_LOOP; t = t->next)
+		if (cpus & ~t->cpus)
+			sv->pinned++;
+	/* Where it runs now another may come first, and where it goes it may. */
+	ob->kick |= ob_server_running_on(ob, sv);
+}
+
 /* The next server deadline after an exhausted one, and where a hard reservation waits until. */
 OB_INLINE u64 ob_server_next_period(ob_server_p sv)
 {
+	if (sv->legs)
+		return sv->cycle + sv->period;
 	return sv->s - sv->deadline + sv->period;
 }
 

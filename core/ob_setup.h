@@ -23,6 +23,7 @@ OB_INLINE int ob_init(ob_p ob, u32 nr_cpus, u32 nr_domains, u32 share_permille, 
 	ob->best_effort.random = 0x9E3779B9u;
 	ob->throttled.random = 0x7F4A7C15u;
 	ob->laxity.random = 0xC2B2AE35u;
+	ob->windows.random = 0x27D4EB2Fu;
 	for (i = 0; i < nr_domains; i++)
 		ob->domain[i].active.random = 0x85EBCA6Bu + i;
 	for (i = 0; i < nr_cpus; i++) {

@@ -67,11 +67,11 @@ OB_FN void ob_server_begin(ob_p ob OB_ARG, ob_server_p sv OB_ARG, u64 now)
  * not fall upon the others now (the CBS's rule for a job that arrives). */
 OB_FN void ob_server_wake(ob_p ob OB_ARG, ob_server_p sv OB_ARG, u64 now)
 {
-	if (!ob_policy_enforces(sv) || sv->throttled)
+	if (!ob_policy_enforces(sv) || ob_server_rests(sv))
 		return;
 	ob_server_charge(sv, now);
 	ob_server_restore(ob, sv, now);
-	ob_server_cbs_release(ob, sv, now);
+	ob_server_take_up(ob, sv, now);
 	if (sv->e <= 0)
 		ob_policy_exhausted(ob, sv, now);
 	ob_server_requeue(ob, sv);
@@ -98,7 +98,8 @@ OB_FN void ob_server_end(ob_p ob OB_ARG, ob_server_p sv OB_ARG, u64 now)
 	sv->throttled = 0;
 	sv->active = 0;
 	sv->urgent = 0;
-	ob_tree_remove(&ob->laxity, &sv->lax);
+	sv->starved = 0;
+	ob_tree_remove(sv->legs ? &ob->windows : &ob->laxity, &sv->lax);
 	sv->jobs++;
 	if (now > due) {
 		sv->misses++;

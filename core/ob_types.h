@@ -15,6 +15,8 @@
 
 #define OB_MAX_CPUS 64
 #define OB_MAX_DOMAINS 64
+/* CPUs over which one reservation can be split. */
+#define OB_MAX_LEGS 8
 
 /* Keys of what a CPU runs. Reservations have keys between these. */
 #define OB_KEY_SHARE 0ULL /* best-effort work in its guaranteed share: nothing goes before it */
@@ -56,10 +58,17 @@ struct ob_task {
 	u8 rotated; /* its turn among its siblings is over */
 };
 
+/* Where a split reservation has which part of its budget (ob_window.h). */
+struct ob_leg {
+	u64 cpus;
+	u64 budget;
+	u64 domain;
+};
+
 struct ob_server {
 	struct ob_node
 	    node; /* in domain->active while it has work; in ob->throttled while it waits */
-	struct ob_node lax; /* in ob->laxity while it could become urgent */
+	struct ob_node lax; /* in ob->laxity while it could become urgent; in ob->windows */
 	struct ob_domain OB_ARENA *domain;
 	struct ob_task OB_ARENA *head; /* waiting threads, first come first served */
 	struct ob_task OB_ARENA *tail;
@@ -88,6 +97,13 @@ struct ob_server {
 	u8 urgent;      /* EDZL: no laxity is left */
 	u32 generation; /* of the slot: how often it has been taken */
 	u8 used;        /* slot: 0 free, 1 taken, 2 being released, takes no more threads */
+	u8 postponed;   /* split: it changes CPUs at the ends of its windows only (EDF-WMR) */
+	u8 starved;     /* so it waits for that end, its share used up, unless it is given budget */
+	u32 legs;       /* 0: not split */
+	u32 leg;        /* where it is now */
+	u64 window;     /* length of one leg's window */
+	u64 cycle;      /* when the first window of this cycle begins */
+	struct ob_leg plan[OB_MAX_LEGS];
 	/* Counters since the reservation was made. */
 	u64 jobs;
 	u64 misses;
@@ -141,6 +157,7 @@ struct ob {
 	struct ob_tree throttled; /* servers that wait for their replenishment, by its time */
 	struct ob_tree
 	    laxity;        /* EDZL: servers of which no thread runs, by the end of their laxity */
+	struct ob_tree windows; /* EDF-WMR: servers with a job, by the end of their window */
 	u64 share_ready;   /* CPUs that owe best-effort work its share now */
 	u64 share_quantum; /* ns served at a time; 0: no share is guaranteed */
 	u64 share_permille;

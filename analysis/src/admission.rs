@@ -6,7 +6,8 @@
 //! the CPUs they may use, and no load may exceed what one such CPU offers, since a reservation runs on one CPU at a time.
 //! A load is Q / min(D, P): utilization, or density where the deadline is shorter than the period. Partitioned EDF then
 //! meets all deadlines of implicit-deadline reservations (Liu and Layland 1973); global and clustered EDF serve Q every P with
-//! bounded tardiness (Devi and Anderson 2005). Under rate-monotonic order the test says what fits, not what is in time.
+//! bounded tardiness (Devi and Anderson 2005). Where reservations may be split each CPU is tested exactly by its demand
+//! (`semi`). Under rate-monotonic order the test says what fits, not what is in time.
 
 use std::collections::BTreeMap;
 
@@ -18,6 +19,9 @@ use onbeat_model::protocol::{Holder, Nearest, Refusal};
 use onbeat_model::units::{Fraction, HOUR, format_duration};
 
 use crate::flow::Flow;
+use crate::partition::Packing;
+use crate::semi::{Planner, SHARE_LEAST, Share};
+use crate::sporadic::Sporadic;
 
 /// How many holders a refusal names; the rest are summed up.
 const HOLDERS_SHOWN: usize = 20;
@@ -31,6 +35,8 @@ pub enum Domains {
     Clustered(u32),
     /// One queue for each CPU.
     Partitioned,
+    /// The same, and what fits no CPU is split over several.
+    Split,
 }
 
 /// Which domain gets a reservation that fits in several.
@@ -83,14 +89,25 @@ impl Machine {
         let size = match self.domains {
             Domains::Global => n,
             Domains::Clustered(k) => n.div_ceil(k.max(1) as usize),
-            Domains::Partitioned => 1,
+            Domains::Partitioned | Domains::Split => 1,
         };
         (0..n).collect::<Vec<_>>().chunks(size.max(1)).map(<[usize]>::to_vec).collect()
+    }
+
+    fn planner(&self) -> Option<Planner> {
+        let fit = if self.fit == Fit::Worst { Packing::Worst } else { Packing::First };
+        let offers: Vec<_> = (0..self.cpus.len()).map(|c| small(&self.offer(c), false)).collect();
+        (self.domains == Domains::Split).then(|| Planner::new(&offers, fit, SHARE_LEAST))
     }
 
     fn flows(&self) -> Vec<Flow> {
         let offers: Vec<_> = (0..self.cpus.len()).map(|c| self.offer(c)).collect();
         self.domains().iter().map(|_| Flow::new(offers.clone())).collect()
+    }
+
+    /// Whether the demand may use the CPU of that index.
+    fn may(&self, cpu: usize, demand: &Demand) -> bool {
+        demand.cpus.as_ref().is_none_or(|list| list.contains(&self.cpus[cpu].id))
     }
 
     /// What a CPU offers to reservations, 0 or more.
@@ -116,6 +133,12 @@ pub struct Demand {
 }
 
 impl Demand {
+    /// As the tests of each CPU see it: a late deadline promises no more than one at the period's end.
+    fn sporadic(&self) -> Sporadic {
+        let deadline = self.deadline.min(self.period).max(1);
+        Sporadic { wcet: self.budget, deadline, period: self.period }
+    }
+
     /// Q / min(D, P).
     fn load(&self) -> BigRational {
         let over = self.period.min(self.deadline).max(1);
@@ -130,6 +153,17 @@ pub struct Placement {
     pub domain: usize,
     /// CPUs on which it will be served.
     pub cpus: Vec<u32>,
+    /// How it is split over them, if it is; then its first CPU's domain is the one named.
+    pub split: Option<Split>,
+}
+
+/// A reservation in parts: in the k-th window of a period it has its k-th share.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Split {
+    /// Length of each window, ns.
+    pub window: u64,
+    /// CPU and budget, ns, of each window.
+    pub shares: Vec<(u32, u64)>,
 }
 
 /// The book of reservations.
@@ -139,6 +173,8 @@ pub struct Admission {
     granted: BTreeMap<u32, (Demand, Placement)>,
     /// Who takes how much of which CPU, by domain.
     flows: Vec<Flow>,
+    /// Who has which share of which CPU, where reservations may be split.
+    planner: Option<Planner>,
 }
 
 /// Key of a demand that is only tested; reservations use their 32-bit id.
@@ -147,8 +183,8 @@ const TRIAL: u64 = u64::MAX;
 impl Admission {
     /// An empty book.
     pub fn new(machine: Machine) -> Self {
-        let flows = machine.flows();
-        Self { machine, granted: BTreeMap::new(), flows }
+        let (flows, planner) = (machine.flows(), machine.planner());
+        Self { machine, granted: BTreeMap::new(), flows, planner }
     }
 
     /// Books the demand under `id` if it fits. An `id` in use is replaced only if the new demand fits without the old.
@@ -164,6 +200,13 @@ impl Admission {
             Err(_) => old,
         };
         if let Some((demand, placement)) = booked {
+            if let Some(planner) = &mut self.planner {
+                let may = |cpu: usize| self.machine.may(cpu, &demand);
+                let shares = planner.place(id.into(), &demand.sporadic(), may);
+                debug_assert!(shares.is_some(), "what was tested fits");
+                self.granted.insert(id, (demand, placement));
+                return placed;
+            }
             let cpus = self.allowed(&self.machine.domains()[placement.domain], &demand);
             let flow = &mut self.flows[placement.domain];
             let served = flow.serve(id.into(), &cpus, Some(&demand.load()));
@@ -176,6 +219,10 @@ impl Admission {
     /// Gives a reservation back; whether there was one.
     pub fn release(&mut self, id: u32) -> bool {
         match self.granted.remove(&id) {
+            Some(_) if self.planner.is_some() => {
+                self.planner.iter_mut().for_each(|planner| planner.remove(id.into()));
+                true
+            }
             Some((_, placement)) => self.flows[placement.domain].remove(id.into()),
             None => false,
         }
@@ -202,7 +249,7 @@ impl Admission {
     /// Goes over to another machine, after CPUs came or went or others took time: books everything again in the order
     /// of ids. Returns the ids that no longer fit, with their refusals; they are no longer booked.
     pub fn rebook(&mut self, machine: Machine) -> Vec<(u32, Box<Refusal>)> {
-        self.flows = machine.flows();
+        (self.flows, self.planner) = (machine.flows(), machine.planner());
         self.machine = machine;
         let mut out = Vec::new();
         for (id, (demand, _)) in std::mem::take(&mut self.granted) {
@@ -219,6 +266,9 @@ impl Admission {
     /// As [`Admission::admit`].
     pub fn test(&self, demand: &Demand) -> Result<Placement, Box<Refusal>> {
         let load = demand.load();
+        if let Some(planner) = &self.planner {
+            return self.test_split(planner.clone(), demand, &load);
+        }
         let free: Vec<(usize, BigRational)> = self
             .machine
             .domains()
@@ -234,7 +284,7 @@ impl Admission {
             Some((domain, _)) => {
                 let cpus = self.allowed(&self.machine.domains()[*domain], demand);
                 let cpus = cpus.into_iter().map(|c| self.machine.cpus[c].id).collect();
-                Ok(Placement { domain: *domain, cpus })
+                Ok(Placement { domain: *domain, cpus, split: None })
             }
             None => {
                 let most = free.into_iter().map(|f| f.1).max().unwrap_or_default();
@@ -243,10 +293,39 @@ impl Admission {
         }
     }
 
+    fn test_split(
+        &self,
+        mut planner: Planner,
+        demand: &Demand,
+        load: &BigRational,
+    ) -> Result<Placement, Box<Refusal>> {
+        let may = |cpu: usize| self.machine.may(cpu, demand);
+        let id = |share: &Share| self.machine.cpus[share.cpu].id;
+        let task = demand.sporadic();
+        if let Some(shares) = planner.place(TRIAL, &task, may) {
+            let mut cpus: Vec<u32> = shares.iter().map(id).collect();
+            cpus.sort_unstable();
+            let split = (shares.len() > 1).then(|| Split {
+                window: shares[0].window,
+                shares: shares.iter().map(|share| (id(share), share.wcet)).collect(),
+            });
+            return Ok(Placement { domain: shares[0].cpu, cpus, split });
+        }
+        let room = planner.room(&task, may).min(demand.budget - 1);
+        let free = BigRational::new(room.into(), task.deadline.into());
+        let mut refusal = self.refusal(demand, load, &free);
+        // Windows change with the period: whether a longer one helps only a trial tells.
+        let period = refusal.nearest.period_ns.filter(|period| {
+            let longer = Sporadic { deadline: *period, period: *period, ..task };
+            planner.place(TRIAL, &longer, may).is_some()
+        });
+        refusal.nearest.period_ns = period;
+        Err(Box::new(refusal))
+    }
+
     /// Indices of those of `cpus` the demand may use.
     fn allowed(&self, cpus: &[usize], demand: &Demand) -> Vec<usize> {
-        let may = |id| demand.cpus.as_ref().is_none_or(|list| list.contains(&id));
-        cpus.iter().copied().filter(|c| may(self.machine.cpus[*c].id)).collect()
+        cpus.iter().copied().filter(|c| self.machine.may(*c, demand)).collect()
     }
 
     /// The greatest load with this demand's affinity that this domain can take.
@@ -267,6 +346,8 @@ impl Admission {
             "it asks for more of a CPU than any CPU it may use offers to reservations".into()
         } else if self.machine.domains == Domains::Global {
             "the CPUs it may use have not enough left together".into()
+        } else if self.machine.domains == Domains::Split {
+            "no CPU it may use has enough left, nor have several together in their windows".into()
         } else {
             let group =
                 if self.machine.domains == Domains::Partitioned { "CPU" } else { "cluster" };

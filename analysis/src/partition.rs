@@ -1,11 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Partitioned scheduling: which task goes to which CPU, each CPU by an exact test.
 
-use num_rational::BigRational;
-use num_traits::Zero;
-
 use crate::one_cpu::{edf, fixed};
-use crate::sporadic::{Sporadic, Verdict};
+use crate::sporadic::{Load, Sporadic, Verdict};
 
 /// Which of the CPUs that could take a task does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -53,35 +50,30 @@ pub fn partition(
 ) -> Result<Vec<usize>, usize> {
     let mut order: Vec<usize> = (0..tasks.len()).collect();
     if decreasing {
-        order.sort_by_key(|i| std::cmp::Reverse(tasks[*i].utilization()));
+        order.sort_by_cached_key(|i| std::cmp::Reverse(tasks[*i].utilization()));
     }
-    let mut bins: Vec<(BigRational, Vec<Sporadic>)> = vec![(BigRational::zero(), Vec::new()); cpus];
+    let mut bins: Vec<(Load, Vec<Sporadic>)> = vec![(Load::default(), Vec::new()); cpus];
     let mut place = vec![0; tasks.len()];
     let mut current = 0;
     for i in order {
-        let takes = |cpu: &usize| {
-            let mut with = bins[*cpu].1.clone();
+        let mut all: Vec<usize> = (0..cpus).collect();
+        match packing {
+            Packing::First => {}
+            Packing::Next => drop(all.drain(..current)),
+            Packing::Best => all.sort_by(|a, b| bins[*b].0.cmp(&bins[*a].0)),
+            Packing::Worst => all.sort_by(|a, b| bins[*a].0.cmp(&bins[*b].0)),
+        }
+        let chosen = all.into_iter().find(|cpu| {
+            let with = &mut bins[*cpu].1;
             with.push(tasks[i]);
-            local.takes(&with)
-        };
-        let chosen = match packing {
-            Packing::First => (0..cpus).find(takes),
-            Packing::Next => (current..cpus).find(takes),
-            Packing::Best => {
-                let mut all: Vec<usize> = (0..cpus).collect();
-                all.sort_by(|a, b| bins[*b].0.cmp(&bins[*a].0));
-                all.into_iter().find(takes)
-            }
-            Packing::Worst => {
-                let mut all: Vec<usize> = (0..cpus).collect();
-                all.sort_by(|a, b| bins[*a].0.cmp(&bins[*b].0));
-                all.into_iter().find(takes)
-            }
-        };
+            let taken = local.takes(with);
+            with.pop();
+            taken
+        });
         let cpu = chosen.ok_or(i)?;
         current = cpu;
         place[i] = cpu;
-        bins[cpu].0 += tasks[i].utilization();
+        bins[cpu].0.add(&tasks[i]);
         bins[cpu].1.push(tasks[i]);
     }
     Ok(place)

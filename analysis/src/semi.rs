@@ -8,11 +8,12 @@
 //! Source: Kato, Yamasaki and Ishikawa 2009 (EDF-WM); worst fit as in Kato, Ishikawa and Rajkumar's EDF-WMR (paper 000, section 4.2).
 
 use num_rational::BigRational;
-use num_traits::Zero;
+use num_traits::ToPrimitive;
+use onbeat_model::units::Fraction;
 
 use crate::one_cpu::edf;
 use crate::partition::Packing;
-use crate::sporadic::{Sporadic, Verdict};
+use crate::sporadic::{Load, Sporadic, Verdict, utilization};
 
 /// Part of a task on one CPU.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -30,93 +31,253 @@ pub struct Share {
 /// The shares of each task, in the order of their windows; one for a task that is not split.
 pub type Plan = Vec<Vec<Share>>;
 
+/// CPUs over which a task may be split: as many as the core holds (`OB_MAX_LEGS`).
+pub const LEGS_MOST: usize = 8;
+
+/// Shares of reservations are at least this long, ns: enforcement is exact to tens of microseconds, and a migration costs some.
+pub const SHARE_LEAST: u64 = 100_000;
+
+/// Parts into which a CPU is divided where only some of it is offered.
+const PARTS: u64 = 1_000_000;
+
+/// One CPU and what has been placed on it.
+#[derive(Debug, Clone)]
 struct Cpu {
-    used: BigRational,
+    /// Of [`PARTS`].
+    offer: u64,
+    /// Scaled by the offer: times of the tasks grow by PARTS, those of the clock by the offer.
     tasks: Vec<Sporadic>,
+    names: Vec<u64>,
+    load: Load,
 }
 
 impl Cpu {
-    fn takes(&self, task: Sporadic) -> bool {
-        let mut with = self.tasks.clone();
-        with.push(task);
-        edf::qpa(&with) == Verdict::Schedulable
+    /// A task as it looks on a CPU of which only a part is offered; `None` if its times are absurd.
+    fn scale(&self, task: &Sporadic) -> Option<Sporadic> {
+        if self.offer == PARTS {
+            return Some(*task);
+        }
+        Some(Sporadic {
+            wcet: task.wcet.checked_mul(PARTS)?,
+            deadline: task.deadline.checked_mul(self.offer)?,
+            period: task.period.checked_mul(self.offer)?,
+        })
     }
 
-    fn put(&mut self, task: Sporadic) {
-        self.used += task.utilization();
+    /// Whether it takes the task besides what it has.
+    fn takes(&mut self, task: &Sporadic) -> bool {
+        let Some(task) = self.scale(task).filter(|task| task.period > 0 && task.deadline > 0)
+        else {
+            return false;
+        };
         self.tasks.push(task);
+        let verdict = edf::qpa(&self.tasks);
+        self.tasks.pop();
+        verdict == Verdict::Schedulable
+    }
+
+    fn put(&mut self, name: u64, task: &Sporadic) {
+        if let Some(scaled) = self.scale(task) {
+            self.load.add(task);
+            self.tasks.push(scaled);
+            self.names.push(name);
+        }
+    }
+
+    fn remove(&mut self, name: u64) {
+        while let Some(i) = self.names.iter().position(|n| *n == name) {
+            self.names.remove(i);
+            self.tasks.remove(i);
+        }
+        self.load = Load::of(&self.tasks);
+    }
+
+    /// What the last task, one unit of which is `unit`, may take so that the demand up to `at` fits.
+    fn allowed(&self, at: u64, unit: u64) -> u64 {
+        let (last, others) = self.tasks.split_last().expect("the task in question");
+        let Some(since) = at.checked_sub(last.deadline) else { return u64::MAX };
+        let jobs = u128::from(since / last.period) + 1;
+        let free = u128::from(at).saturating_sub(edf::demand(others, at));
+        u64::try_from(free / (jobs * u128::from(unit))).unwrap_or(u64::MAX)
+    }
+
+    /// What the last task may take so that U ≤ 1, exactly.
+    fn bandwidth(&self, unit: u64) -> u64 {
+        let (last, others) = self.tasks.split_last().expect("the task in question");
+        let free = BigRational::from_integer(1.into()) - utilization(others);
+        let most = free * BigRational::new(last.period.into(), unit.into());
+        most.floor().to_integer().to_u64().unwrap_or(0)
     }
 
     /// The largest share of `task`, at most its execution time, that this CPU takes in a window.
-    fn most(&self, task: &Sporadic, window: u64) -> u64 {
-        let fits = |wcet| self.takes(Sporadic { wcet, deadline: window, period: task.period });
-        // What fits grows smaller: halving finds the last that does.
-        let (mut low, mut high) = (0, task.wcet.min(window) + 1);
-        while high - low > 1 {
-            let middle = low + (high - low) / 2;
-            if fits(middle) {
-                low = middle;
-            } else {
-                high = middle;
+    fn most(&mut self, task: &Sporadic, window: u64) -> u64 {
+        let of = |wcet| Sporadic { wcet, deadline: window, period: task.period };
+        let whole = task.wcet.min(window);
+        let Some(one) = self.scale(&of(1)).filter(|one| one.period > 0 && one.deadline > 0) else {
+            return 0;
+        };
+        let unit = one.wcet;
+        // Demand is linear in the share: a deadline at which it is too great says how much smaller it must be.
+        let mut share = whole;
+        let mut looks = 0;
+        self.tasks.push(one);
+        let last = self.tasks.len() - 1;
+        // The first deadlines bind most often, and a share that is nearly right is tested quickly.
+        for i in 0..=last {
+            let Sporadic { deadline, period, .. } = self.tasks[i];
+            for at in (0..3).map_while(|k| period.checked_mul(k)?.checked_add(deadline)) {
+                share = share.min(self.allowed(at, unit));
             }
         }
-        low
+        let mut fits = 0;
+        while share > 0 {
+            self.tasks[last].wcet = share * unit;
+            match edf::violation(&self.tasks) {
+                Ok(None) => {
+                    fits = share;
+                    break;
+                }
+                Ok(Some(at)) => {
+                    // At U > 1 there is no such deadline: `at` is 0.
+                    let less = if at == 0 { self.bandwidth(unit) } else { self.allowed(at, unit) };
+                    share = less.min(share - 1);
+                }
+                // Out of reach: a little less of a CPU is tested in a moment.
+                Err(()) => share -= share.div_ceil(1000),
+            }
+            looks += 1;
+            if looks > 1000 {
+                break;
+            }
+        }
+        self.tasks.pop();
+        fits
     }
 }
 
-/// Assigns and splits, or names the first task that does not fit. Deadlines within periods: a job's windows then never meet
-/// its successor's. `fit` is [`Packing::First`] for EDF-WM and [`Packing::Worst`] for EDF-WMR; others count as first.
-///
-/// Tasks are taken as they stand. For n = 2, 3, … the n largest shares are taken if they add up to the execution time; the last is
-/// cut to what is missing.
-pub fn edf_wm(tasks: &[Sporadic], cpus: usize, fit: Packing) -> Result<Plan, usize> {
-    let mut all: Vec<Cpu> =
-        (0..cpus).map(|_| Cpu { used: BigRational::zero(), tasks: Vec::new() }).collect();
-    let mut plan = Plan::new();
-    for (i, task) in tasks.iter().enumerate() {
+/// CPUs that take tasks one after the other, whole or split, and give them back.
+#[derive(Debug, Clone)]
+pub struct Planner {
+    cpus: Vec<Cpu>,
+    fit: Packing,
+    least: u64,
+}
+
+impl Planner {
+    /// CPUs that offer these parts (0 to 1) of themselves. `fit` is [`Packing::First`] for EDF-WM and [`Packing::Worst`] for
+    /// EDF-WMR; others count as first. No share is shorter than `least`: what is too short is not worth a migration.
+    pub fn new(offers: &[Fraction], fit: Packing, least: u64) -> Self {
+        let cpu = |offer: &Fraction| {
+            let parts = u128::from(*offer.numer()) * u128::from(PARTS) / u128::from(*offer.denom());
+            let offer = u64::try_from(parts).unwrap_or(PARTS).min(PARTS);
+            Cpu { offer, tasks: Vec::new(), names: Vec::new(), load: Load::default() }
+        };
+        Self { cpus: offers.iter().map(cpu).collect(), fit, least: least.max(1) }
+    }
+
+    /// Places the task under `name` on CPUs that `may` take it: its shares in the order of their windows, or `None` if it does
+    /// not fit. Deadlines within periods: a job's windows then never meet its successor's.
+    ///
+    /// For n = 2, 3, … the n largest shares are taken if they add up to the execution time; the last is cut to what is missing.
+    pub fn place(
+        &mut self,
+        name: u64,
+        task: &Sporadic,
+        may: impl Fn(usize) -> bool,
+    ) -> Option<Vec<Share>> {
         if task.deadline > task.period {
-            return Err(i);
+            return None;
         }
-        let mut order: Vec<usize> = (0..cpus).collect();
-        if fit == Packing::Worst {
-            order.sort_by(|a, b| all[*a].used.cmp(&all[*b].used));
+        let mut order: Vec<usize> = (0..self.cpus.len()).filter(|cpu| may(*cpu)).collect();
+        if self.fit == Packing::Worst {
+            order.sort_by_key(|cpu| self.cpus[*cpu].load);
         }
-        let shares = match order.iter().find(|cpu| all[**cpu].takes(*task)) {
-            Some(cpu) => {
-                vec![Share { cpu: *cpu, wcet: task.wcet, begin: 0, window: task.deadline }]
-            }
-            None => (2..=cpus).find_map(|n| split(&all, task, n)).ok_or(i)?,
+        let whole = order.iter().copied().find(|cpu| self.cpus[*cpu].takes(task));
+        let shares = match whole {
+            Some(cpu) => vec![Share { cpu, wcet: task.wcet, begin: 0, window: task.deadline }],
+            None => (2..=order.len().min(LEGS_MOST)).find_map(|n| self.split(task, n, &order))?,
         };
         for share in &shares {
-            all[share.cpu].put(Sporadic {
-                wcet: share.wcet,
-                deadline: share.window,
-                period: task.period,
-            });
+            let part = Sporadic { wcet: share.wcet, deadline: share.window, period: task.period };
+            self.cpus[share.cpu].put(name, &part);
         }
-        plan.push(shares);
+        Some(shares)
     }
-    Ok(plan)
+
+    /// Puts the task on the least loaded CPU that `may` take it, though it does not fit; `None` if there is none.
+    pub fn force(
+        &mut self,
+        name: u64,
+        task: &Sporadic,
+        may: impl Fn(usize) -> bool,
+    ) -> Option<usize> {
+        let cpu =
+            (0..self.cpus.len()).filter(|cpu| may(*cpu)).min_by_key(|i| self.cpus[*i].load)?;
+        self.cpus[cpu].put(name, task);
+        Some(cpu)
+    }
+
+    /// Takes the task of that name away.
+    pub fn remove(&mut self, name: u64) {
+        self.cpus.iter_mut().for_each(|cpu| cpu.remove(name));
+    }
+
+    /// The greatest execution time with which the task would be placed on CPUs that `may` take it; 0: none would.
+    pub fn room(&mut self, task: &Sporadic, may: impl Fn(usize) -> bool) -> u64 {
+        let order: Vec<usize> = (0..self.cpus.len()).filter(|cpu| may(*cpu)).collect();
+        let any = Sporadic { wcet: task.deadline, ..*task };
+        let whole = order.iter().map(|cpu| self.cpus[*cpu].most(&any, task.deadline)).max();
+        let split = (2..=order.len().min(LEGS_MOST)).map(|n| {
+            let most = self.largest(&any, n, &order);
+            most.iter().map(|(share, _)| *share).sum()
+        });
+        split.chain(whole).max().unwrap_or(0).min(task.deadline)
+    }
+
+    /// The n largest shares CPUs take in windows of D/n, the first CPU of equals first.
+    fn largest(&mut self, task: &Sporadic, n: usize, order: &[usize]) -> Vec<(u64, usize)> {
+        // Rounded down: a shorter window is the safe side.
+        let window = task.deadline / n as u64;
+        let mut most: Vec<(u64, usize)> =
+            order.iter().map(|cpu| (self.cpus[*cpu].most(task, window), *cpu)).collect();
+        most.sort_by(|a, b| b.0.cmp(&a.0).then(a.1.cmp(&b.1)));
+        most.truncate(n);
+        most.retain(|(share, _)| *share >= self.least);
+        most
+    }
+
+    fn split(&mut self, task: &Sporadic, n: usize, order: &[usize]) -> Option<Vec<Share>> {
+        let window = task.deadline / n as u64;
+        let mut left = task.wcet;
+        let mut shares: Vec<Share> = Vec::new();
+        for (most, cpu) in self.largest(task, n, order) {
+            if left == 0 {
+                break;
+            }
+            let wcet = most.min(left);
+            shares.push(Share { cpu, wcet, begin: shares.len() as u64 * window, window });
+            left -= wcet;
+        }
+        // The last takes from the one before what it lacks to be worth it.
+        if let [.., before, last] = &mut shares[..]
+            && last.wcet < self.least
+        {
+            let more = self.least - last.wcet;
+            before.wcet = before.wcet.checked_sub(more).filter(|rest| *rest >= self.least)?;
+            last.wcet = self.least;
+        }
+        (left == 0).then_some(shares)
+    }
 }
 
-fn split(all: &[Cpu], task: &Sporadic, n: usize) -> Option<Vec<Share>> {
-    // Rounded down: a shorter window is the safe side.
-    let window = task.deadline / n as u64;
-    let mut most: Vec<(u64, usize)> =
-        all.iter().enumerate().map(|(i, cpu)| (cpu.most(task, window), i)).collect();
-    // The largest first, of equals the first CPU.
-    most.sort_by(|a, b| b.0.cmp(&a.0).then(a.1.cmp(&b.1)));
-    let mut left = task.wcet;
-    let mut shares = Vec::new();
-    for (share, cpu) in most.into_iter().take(n) {
-        let wcet = share.min(left);
-        if wcet == 0 {
-            break;
-        }
-        shares.push(Share { cpu, wcet, begin: shares.len() as u64 * window, window });
-        left -= wcet;
+/// Assigns and splits all tasks, taken as they stand, or names the first that does not fit.
+pub fn edf_wm(tasks: &[Sporadic], cpus: usize, fit: Packing) -> Result<Plan, usize> {
+    let mut planner = Planner::new(&vec![Fraction::from_integer(1); cpus], fit, 1);
+    let mut plan = Plan::new();
+    for (i, task) in tasks.iter().enumerate() {
+        plan.push(planner.place(i as u64, task, |_| true).ok_or(i)?);
     }
-    (left == 0).then_some(shares)
+    Ok(plan)
 }
 
 #[cfg(test)]

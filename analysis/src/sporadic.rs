@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Sporadic tasks as the tests see them.
 
+use std::cmp::Ordering;
+
 use num_bigint::BigInt;
 use num_rational::BigRational;
 use num_traits::Zero;
@@ -37,6 +39,47 @@ impl Sporadic {
 /// a / b, exactly; `b` is not 0.
 pub(crate) fn ratio(a: u64, b: u64) -> BigRational {
     BigRational::new(BigInt::from(a), BigInt::from(b))
+}
+
+/// ΣC/T in units of 2⁻⁶⁴, rounded down, and of how many tasks: no more than as many units too small.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Load {
+    floor: u128,
+    tasks: u64,
+}
+
+impl Load {
+    /// Of these tasks.
+    pub fn of(tasks: &[Sporadic]) -> Self {
+        tasks.iter().fold(Self::default(), |mut load, task| {
+            load.add(task);
+            load
+        })
+    }
+
+    /// One more task.
+    pub fn add(&mut self, task: &Sporadic) {
+        let part = (u128::from(task.wcet) << 64) / u128::from(task.period);
+        self.floor = self.floor.saturating_add(part);
+        self.tasks += 1;
+    }
+
+    /// What is surely left of `whole` CPUs, in units of 2⁻⁶⁴; 0 if perhaps nothing is.
+    pub(crate) fn left(self, whole: u64) -> u128 {
+        (u128::from(whole) << 64).saturating_sub(self.floor.saturating_add(self.tasks.into()))
+    }
+}
+
+/// Whether ΣC/T is less than, equal to or more than `whole`: exactly, and quickly unless it is very near.
+pub fn compare_utilization(tasks: &[Sporadic], whole: u64) -> Ordering {
+    let load = Load::of(tasks);
+    if load.left(whole) > 0 {
+        Ordering::Less
+    } else if load.floor > u128::from(whole) << 64 {
+        Ordering::Greater
+    } else {
+        utilization(tasks).cmp(&BigRational::from_integer(whole.into()))
+    }
 }
 
 /// Sum of C / T.

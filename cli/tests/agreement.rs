@@ -101,11 +101,7 @@ fn random(i: u64, policy: &'static CorePolicy) -> TaskSet {
 
 /// Whether the admission test would take all of them, worst fit first.
 fn fits(tasks: &[TaskEntry], cpus: u32, order: Order) -> bool {
-    let domains = match order {
-        Order::PartitionedEdf => cpus,
-        Order::ClusteredEdf if cpus.is_multiple_of(2) => 2,
-        _ => 1,
-    };
+    let domains = order.domains(cpus, if cpus.is_multiple_of(2) { 2 } else { 1 });
     let mut used = vec![0.0; domains as usize];
     tasks.iter().all(|task| {
         let least = used.iter_mut().min_by(|a: &&mut f64, b| a.total_cmp(b)).unwrap();

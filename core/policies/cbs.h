@@ -6,14 +6,12 @@
  */
 OB_INLINE void ob_cbs_release(ob_p ob, ob_server_p sv, u64 now)
 {
-	ob_server_cbs_release(ob, sv, now);
+	ob_server_take_up(ob, sv, now);
 }
 
 OB_INLINE void ob_cbs_exhausted(ob_p ob, ob_server_p sv, u64 now)
 {
-	/* e += Q, not e = Q: what enforcement let through late is paid back. */
-	while (sv->e <= 0 && OB_LOOP)
-		ob_server_set(ob, sv, now, sv->e + (s64)sv->budget, sv->s + sv->period);
+	ob_server_renew(ob, sv, now);
 }
 
 OB_INLINE void ob_cbs_completed(ob_p ob, ob_server_p sv, u64 now)

@@ -6,12 +6,16 @@
  */
 OB_INLINE void ob_cbs_hard_release(ob_p ob, ob_server_p sv, u64 now)
 {
-	ob_server_cbs_release(ob, sv, now);
+	ob_server_take_up(ob, sv, now);
 }
 
 OB_INLINE void ob_cbs_hard_exhausted(ob_p ob, ob_server_p sv, u64 now)
 {
-	ob_server_throttle(ob, sv, now, ob_server_next_period(sv));
+	/* Another leg of the same period is no new budget. */
+	if (sv->legs && (sv->postponed || sv->leg + 1 < sv->legs))
+		ob_server_renew(ob, sv, now);
+	else
+		ob_server_throttle(ob, sv, now, ob_server_next_period(sv));
 }
 
 OB_INLINE void ob_cbs_hard_completed(ob_p ob, ob_server_p sv, u64 now)
@@ -20,9 +24,8 @@ OB_INLINE void ob_cbs_hard_completed(ob_p ob, ob_server_p sv, u64 now)
 
 OB_INLINE void ob_cbs_hard_replenished(ob_p ob, ob_server_p sv, u64 now)
 {
-	while (sv->e <= 0 && OB_LOOP)
-		ob_server_set(ob, sv, now, sv->e + (s64)sv->budget, sv->s + sv->period);
+	ob_server_renew(ob, sv, now);
 	/* A wait that ended late must not leave a deadline in the past behind. */
-	if (sv->s <= now)
+	if (sv->s <= now && !sv->legs)
 		ob_server_set(ob, sv, now, (s64)sv->budget, now + sv->deadline);
 }

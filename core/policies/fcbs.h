@@ -11,10 +11,11 @@
  */
 OB_INLINE void ob_fcbs_release(ob_p ob, ob_server_p sv, u64 now)
 {
-	ob_domain_p d = sv->domain;
+	ob_domain_p d;
 
 	sv->has_saved = 0;
-	ob_server_cbs_release(ob, sv, now);
+	ob_server_take_up(ob, sv, now);
+	d = sv->domain;
 	if (d->bonus > 0) {
 		s64 left = d->bonus - (s64)(now - d->bonus_since);
 
@@ -31,8 +32,7 @@ OB_INLINE void ob_fcbs_release(ob_p ob, ob_server_p sv, u64 now)
 OB_INLINE void ob_fcbs_exhausted(ob_p ob, ob_server_p sv, u64 now)
 {
 	ob_server_restore(ob, sv, now);
-	while (sv->e <= 0 && OB_LOOP)
-		ob_server_set(ob, sv, now, sv->e + (s64)sv->budget, sv->s + sv->period);
+	ob_server_renew(ob, sv, now);
 }
 
 /* What the completed job leaves, ns; its server gets its own pair back if that waited. */

@@ -2,15 +2,20 @@
 /*
  * No server: every job runs with its own deadline, release + D, until it is done. The smallest
  * policy there is, and the one to copy. Nothing contains a job that runs too long, save the
- * best-effort share.
+ * best-effort share. One that is split goes on to its next share as under a soft CBS.
  */
 OB_INLINE void ob_none_release(ob_p ob, ob_server_p sv, u64 now)
 {
-	ob_server_set(ob, sv, now, (s64)sv->budget, now + sv->deadline);
+	if (sv->legs)
+		ob_window_release(ob, sv, now);
+	else
+		ob_server_set(ob, sv, now, (s64)sv->budget, now + sv->deadline);
 }
 
 OB_INLINE void ob_none_exhausted(ob_p ob, ob_server_p sv, u64 now)
 {
+	if (sv->legs)
+		ob_server_renew(ob, sv, now);
 }
 
 OB_INLINE void ob_none_completed(ob_p ob, ob_server_p sv, u64 now)

@@ -15,7 +15,7 @@
 #ifndef OB_REGISTRY_H
 #define OB_REGISTRY_H
 
-#include "../ob_server.h"
+#include "../ob_window.h"
 
 #define OB_POLICIES(X)                                                             \
 	X(NONE, none, "", 0, "jobs are not limited")                               \
@@ -67,13 +67,13 @@ OB_POLICY_HOOK(exhausted)
 OB_POLICY_HOOK(completed)
 OB_POLICY_HOOK(replenished)
 
-/* Whether sv's budget is enforced. */
+/* Whether sv's budget is enforced. Who is split goes on by what it has used. */
 OB_INLINE int ob_policy_enforces(ob_server_p sv)
 {
 	switch (sv->kind) {
 #define X(NAME, prefix, name, enforced, about) \
 	case OB_KIND_##NAME:                   \
-		return enforced;
+		return enforced || sv->legs;
 		OB_POLICIES(X)
 #undef X
 	}

@@ -107,6 +107,12 @@ impl Arena {
         unsafe { &*self.base }
     }
 
+    /// How the next reservation that is made or moved is to be split.
+    pub fn set_plan(&mut self, plan: shell::shell_plan) {
+        // SAFETY: as above; the BPF side reads it only in programs that this process runs.
+        unsafe { (&raw mut (*self.base).plan).write_volatile(plan) }
+    }
+
     /// The address the BPF side must be given.
     pub fn address(&self) -> u64 {
         self.base as u64

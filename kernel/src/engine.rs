@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use anyhow::Result;
 use onbeat_core::ffi::ob_server;
 
-use crate::scheduler::{Reservation, Scheduler};
+use crate::scheduler::{Place, Reservation, Scheduler};
 
 /// A scheduler that holds reservations.
 pub trait Engine {
@@ -25,11 +25,11 @@ pub trait Engine {
     /// # Errors
     /// The scheduler does not answer.
     fn release(&mut self, id: u32) -> Result<bool>;
-    /// Moves a reservation to these CPUs of another domain.
+    /// Serves a reservation elsewhere.
     ///
     /// # Errors
     /// The scheduler does not answer.
-    fn place(&mut self, id: u32, domain: u32, cpus: u64) -> Result<()>;
+    fn place(&mut self, id: u32, place: &Place) -> Result<()>;
     /// State and counters of a reservation.
     fn server(&self, id: u32) -> Option<ob_server>;
     /// Threads that belong to a reservation.
@@ -54,8 +54,8 @@ impl Engine for Scheduler<'_> {
         Scheduler::release(self, id)
     }
 
-    fn place(&mut self, id: u32, domain: u32, cpus: u64) -> Result<()> {
-        Scheduler::place(self, id, domain, cpus)
+    fn place(&mut self, id: u32, place: &Place) -> Result<()> {
+        Scheduler::place(self, id, place)
     }
 
     fn server(&self, id: u32) -> Option<ob_server> {

@@ -114,7 +114,7 @@ mod tests {
     }
 
     fn yes(_: &Demand) -> Result<Placement, Box<Refusal>> {
-        Ok(Placement { domain: 0, cpus: vec![0] })
+        Ok(Placement { domain: 0, cpus: vec![0], split: None })
     }
 
     #[test]

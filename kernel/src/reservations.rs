@@ -12,7 +12,7 @@ use onbeat_model::units::{HOUR, US, format_duration};
 use crate::engine::Engine;
 use crate::limits;
 use crate::machine::{cpus_of, format_cpus, mask_of};
-use crate::scheduler::Reservation;
+use crate::scheduler::{Place, Reservation};
 use crate::settings::Settings;
 use crate::system::{Above, System, Watch};
 
@@ -53,10 +53,17 @@ struct Held {
     connection: Option<u64>,
     watch: Watch,
     demand: Demand,
-    domain: usize,
-    cpus: u64,
+    place: Place,
     since: Instant,
     record: protocol::Reservation,
+}
+
+impl Held {
+    /// Where it is served.
+    fn cpus(&self) -> Vec<u32> {
+        let shares = self.place.split.iter().flat_map(|split| &split.shares);
+        cpus_of(shares.fold(self.place.cpus, |mask, (cpu, _)| mask | 1 << cpu))
+    }
 }
 
 /// A request that cannot be carried out: what is wrong, what to do.
@@ -304,13 +311,12 @@ impl<E: Engine, S: System> Book<E, S> {
         demand: Demand,
         placement: Placement,
     ) -> Result<Response, Problem> {
-        let cpus = mask_of(&placement.cpus);
+        let place = self.settings.place(&placement);
         let wanted = Reservation {
             budget: r.budget_ns,
             period: r.period_ns,
             deadline: r.deadline(),
-            cpus,
-            domain: placement.domain as u32,
+            place: place.clone(),
             kind: self.settings.kind(),
             order: self.settings.core_order(),
             marks: r.marks,
@@ -340,8 +346,7 @@ impl<E: Engine, S: System> Book<E, S> {
             connection: Some(peer.connection),
             watch,
             demand,
-            domain: placement.domain,
-            cpus,
+            place,
             since: Instant::now(),
             record,
         };
@@ -372,7 +377,7 @@ impl<E: Engine, S: System> Book<E, S> {
         Ok(Response::Granted {
             id,
             policy: self.settings.policy(),
-            cpus: cpus_of(cpus & self.online),
+            cpus: cpus_of(mask_of(&placement.cpus) & self.online),
         })
     }
 

@@ -7,6 +7,8 @@ use std::mem::MaybeUninit;
 use anyhow::{Context, Result, anyhow, bail};
 use libbpf_rs::skel::OpenSkel;
 use libbpf_rs::{AsRawLibbpf, Link, OpenObject, PrintLevel, ProgramInput, ProgramMut};
+use onbeat_analysis::admission::Split;
+use onbeat_core::ffi::ob_leg;
 use scx_utils::{scx_ops_attach, scx_ops_load, scx_ops_open, uei_exited};
 
 use crate::arena::{Arena, Layout, shell};
@@ -27,6 +29,34 @@ pub struct Scheduler<'a> {
     pub arena: Arena,
 }
 
+/// Where a reservation is served.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// Domain of the CPUs; of the first, if it is split.
+    pub domain: u32,
+    /// CPUs it may use there.
+    pub cpus: u64,
+    /// How it is split over several.
+    pub split: Option<Split>,
+    /// Split reservations change CPUs at windows' ends only.
+    pub postponed: bool,
+}
+
+impl Place {
+    fn plan(&self) -> shell::shell_plan {
+        let mut plan = shell::shell_plan::default();
+        if let Some(split) = &self.split {
+            plan.window = split.window;
+            plan.legs = split.shares.len() as u32;
+            plan.postponed = self.postponed.into();
+            for (leg, (cpu, budget)) in plan.leg.iter_mut().zip(&split.shares) {
+                *leg = ob_leg { cpus: 1 << cpu, budget: *budget, domain: (*cpu).into() };
+            }
+        }
+        plan
+    }
+}
+
 /// What a new reservation is to be; times in ns.
 #[derive(Clone, Debug)]
 pub struct Reservation {
@@ -36,10 +66,8 @@ pub struct Reservation {
     pub period: u64,
     /// D, relative, budget ≤ deadline.
     pub deadline: u64,
-    /// CPUs it may use.
-    pub cpus: u64,
-    /// Domain of those CPUs.
-    pub domain: u32,
+    /// Where.
+    pub place: Place,
     /// Server policy, index into the core's registry.
     pub kind: u32,
     /// 0 EDF, 1 RM, 2 EDZL.
@@ -162,13 +190,14 @@ impl<'a> Scheduler<'a> {
             budget: r.budget,
             period: r.period,
             deadline: r.deadline,
-            cpus: r.cpus,
-            domain: r.domain,
+            cpus: r.place.cpus,
+            domain: r.place.domain,
             kind: r.kind,
             order: r.order,
             marks: r.marks.into(),
             id: 0,
         };
+        self.arena.set_plan(r.place.plan());
         call(&mut self.skel.progs.reserve, &mut arg)?;
         u32::try_from(arg.id).map_err(|_| {
             anyhow!("no room for another reservation: {} are held", self.arena.shell().nr_servers)
@@ -190,12 +219,13 @@ impl<'a> Scheduler<'a> {
         }
     }
 
-    /// Moves reservation `id` to `cpus` of `domain`.
+    /// Moves reservation `id` to `cpus` of `domain`, or splits it anew.
     ///
     /// # Errors
     /// The kernel side does not answer.
-    pub fn place(&mut self, id: u32, domain: u32, cpus: u64) -> Result<()> {
-        let mut arg = shell::shell_place { cpus, id: id as i32, domain };
+    pub fn place(&mut self, id: u32, place: &Place) -> Result<()> {
+        let mut arg = shell::shell_place { cpus: place.cpus, id: id as i32, domain: place.domain };
+        self.arena.set_plan(place.plan());
         call(&mut self.skel.progs.place, &mut arg)
     }
 

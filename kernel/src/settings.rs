@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! What the service was started with, and what follows from it for the core and for admission.
 
-use onbeat_analysis::admission::{Domains, Fit, Machine};
+use onbeat_analysis::admission::{Domains, Fit, Machine, Placement};
 use onbeat_core::ffi;
 use onbeat_model::policy::{Order, Policy, Server};
 use onbeat_model::units::Fraction;
 
+use crate::machine::mask_of;
+use crate::scheduler::Place;
 use crate::system::Above;
 
 /// What the service was started with.
@@ -30,11 +32,7 @@ pub struct Settings {
 impl Settings {
     /// Number of domains, which the core and the admission test must agree on.
     pub fn domains(&self) -> u32 {
-        match self.order {
-            Order::GlobalEdf | Order::GlobalEdzl | Order::RateMonotonic => 1,
-            Order::ClusteredEdf => self.clusters,
-            Order::PartitionedEdf => self.cpus,
-        }
+        self.order.domains(self.cpus, self.clusters)
     }
 
     /// Name of the policy.
@@ -52,9 +50,20 @@ impl Settings {
     /// Number of the order in the core.
     pub fn core_order(&self) -> u32 {
         match self.order {
-            Order::GlobalEdf | Order::PartitionedEdf | Order::ClusteredEdf => ffi::OB_ORDER_EDF,
             Order::RateMonotonic => ffi::OB_ORDER_RM,
             Order::GlobalEdzl => ffi::OB_ORDER_EDZL,
+            _ => ffi::OB_ORDER_EDF,
+        }
+    }
+
+    /// Where a reservation is served, for the core.
+    pub fn place(&self, placement: &Placement) -> Place {
+        let first = placement.split.as_ref().map(|split| 1 << split.shares[0].0);
+        Place {
+            domain: placement.domain as u32,
+            cpus: first.unwrap_or_else(|| mask_of(&placement.cpus)),
+            split: placement.split.clone(),
+            postponed: self.order == Order::SplitEdfPostponed,
         }
     }
 
@@ -65,9 +74,12 @@ impl Settings {
             Order::GlobalEdf | Order::GlobalEdzl | Order::RateMonotonic => Domains::Global,
             Order::ClusteredEdf => Domains::Clustered(self.clusters),
             Order::PartitionedEdf => Domains::Partitioned,
+            Order::SplitEdf | Order::SplitEdfPostponed => Domains::Split,
         };
+        // Even loads bear overruns better; EDF-WM is first fit by definition.
+        let fit = if self.order == Order::SplitEdf { Fit::First } else { Fit::Worst };
         let cpus: Vec<u32> = (0..self.cpus).collect();
-        let mut machine = Machine::new(&cpus, self.best_effort_share, domains, Fit::Worst);
+        let mut machine = Machine::new(&cpus, self.best_effort_share, domains, fit);
         let whole = Fraction::from_integer(1);
         for cpu in cpus {
             if online >> cpu & 1 == 0 {

@@ -22,15 +22,41 @@ pub enum Order {
     GlobalEdzl,
     /// Shortest period first (rate monotonic), one queue for all CPUs.
     RateMonotonic,
+    /// As partitioned EDF, and what fits no CPU whole is split over several (EDF-WM).
+    SplitEdf,
+    /// The same with even loads, and changes of CPU at windows' ends only (EDF-WMR).
+    SplitEdfPostponed,
+}
+
+impl Order {
+    /// Whether reservations may be split over CPUs.
+    pub fn splits(self) -> bool {
+        matches!(self, Order::SplitEdf | Order::SplitEdfPostponed)
+    }
+
+    /// The number of the core's queues on so many CPUs, which `clusters` share under a clustered order.
+    pub fn domains(self, cpus: u32, clusters: u32) -> u32 {
+        match self {
+            Order::GlobalEdf | Order::GlobalEdzl | Order::RateMonotonic => 1,
+            Order::ClusteredEdf => clusters.clamp(1, cpus),
+            Order::PartitionedEdf | Order::SplitEdf | Order::SplitEdfPostponed => cpus,
+        }
+    }
 }
 
 /// The orders with their names and what they do.
-const ORDERS: [(Order, &str, &str); 5] = [
+const ORDERS: [(Order, &str, &str); 7] = [
     (Order::GlobalEdf, "g-edf", "earliest deadline first on all CPUs"),
     (Order::PartitionedEdf, "p-edf", "earliest deadline first on each CPU"),
     (Order::ClusteredEdf, "c-edf", "earliest deadline first in each cluster of CPUs"),
     (Order::GlobalEdzl, "g-edzl", "as g-edf, but what can wait no longer goes first"),
     (Order::RateMonotonic, "rm", "shortest period first on all CPUs"),
+    (Order::SplitEdf, "edf-wm", "as p-edf, and what fits no CPU is split over several"),
+    (
+        Order::SplitEdfPostponed,
+        "edf-wmr",
+        "as edf-wm, evenly, and CPUs change only between windows",
+    ),
 ];
 
 macro_rules! servers {

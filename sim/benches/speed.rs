@@ -53,11 +53,19 @@ fn engine(kind: u32, detail: Detail) -> Engine {
                 kind,
                 order: ffi::OB_ORDER_EDF,
                 marks: false,
+                split: None,
             },
         );
         let times = (0..JOBS).map(|_| random.between(budget * 6 / 10, budget * 12 / 10)).collect();
         let first = random.between(0, period);
-        loads.push(Load::Jobs { first, period, deadline: period, times, marks: false });
+        loads.push(Load::Jobs {
+            first,
+            period,
+            delays: Vec::new(),
+            deadline: period,
+            times,
+            marks: false,
+        });
     }
     Engine::new(core, CPUS, loads, Overheads::default(), detail)
 }

@@ -33,6 +33,19 @@ pub struct Reservation {
     pub order: u32,
     /// The program marks its jobs.
     pub marks: bool,
+    /// It is split over CPUs, whose domains are theirs alone; the first is `domain`'s.
+    pub split: Option<Split>,
+}
+
+/// How a reservation is split.
+#[derive(Debug, Clone, Copy)]
+pub struct Split {
+    /// Length of each window, ns.
+    pub window: u64,
+    /// It changes CPUs at the ends of windows only.
+    pub postponed: bool,
+    /// CPU and share of each window in turn, ns; unused ones have no share.
+    pub legs: [(u32, u64); ffi::OB_MAX_LEGS as usize],
 }
 
 /// Index of a task that runs nowhere or of nobody.
@@ -94,6 +107,15 @@ impl Core {
             (*sv).kind = r.kind;
             (*sv).order = r.order;
             (*sv).marks = r.marks.into();
+            if let Some(split) = &r.split {
+                (*sv).window = split.window;
+                (*sv).postponed = split.postponed.into();
+                let legs = split.legs.iter().take_while(|(_, share)| *share > 0);
+                for (leg, (cpu, share)) in (*sv).plan.iter_mut().zip(legs) {
+                    *leg = ffi::ob_leg { cpus: 1 << cpu, budget: *share, domain: (*cpu).into() };
+                    (*sv).legs += 1;
+                }
+            }
             ffi::onbeat_attach(ob, task, sv, 0);
         }
     }

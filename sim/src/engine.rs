@@ -27,12 +27,14 @@ pub enum Detail {
 /// A task's work.
 #[derive(Debug, Clone)]
 pub enum Load {
-    /// Job j is released at `first + j·period` and needs `times[j]` ns of a CPU.
+    /// Job j is released at `first + j·period + delays[j]` and needs `times[j]` ns of a CPU.
     Jobs {
         /// First release, ns.
         first: u64,
         /// Between releases, ns.
         period: u64,
+        /// How much later than that releases are, ns; never less than the one before. Missing ones: not at all.
+        delays: Vec<u64>,
         /// Relative deadline, ns.
         deadline: u64,
         /// Execution times, ns; their number is that of jobs.
@@ -42,6 +44,18 @@ pub enum Load {
     },
     /// Never ends.
     Endless,
+}
+
+impl Load {
+    /// When job `job` is released.
+    fn release(&self, job: usize) -> u64 {
+        match self {
+            Load::Jobs { first, period, delays, .. } => {
+                first + job as u64 * period + delays.get(job).copied().unwrap_or(0)
+            }
+            Load::Endless => 0,
+        }
+    }
 }
 
 struct Task {
@@ -114,8 +128,8 @@ impl Engine {
         let mut releases = BinaryHeap::with_capacity(tasks.len());
         for (i, t) in tasks.iter().enumerate() {
             match &t.load {
-                Load::Jobs { first, times, .. } if !times.is_empty() => {
-                    releases.push(Reverse((*first, i as u32)));
+                Load::Jobs { times, .. } if !times.is_empty() => {
+                    releases.push(Reverse((t.load.release(0), i as u32)));
                 }
                 Load::Jobs { .. } => {}
                 Load::Endless => releases.push(Reverse((0, i as u32))),
@@ -238,8 +252,8 @@ impl Engine {
     fn begin_job(&mut self, i: usize) {
         let t = &mut self.tasks[i];
         match &t.load {
-            Load::Jobs { first, period, deadline, times, .. } => {
-                let release = first + t.job as u64 * period;
+            Load::Jobs { deadline, times, .. } => {
+                let release = t.load.release(t.job);
                 t.remaining = times[t.job];
                 if self.detail != Detail::Counters {
                     self.events.push(
@@ -258,9 +272,9 @@ impl Engine {
         self.progress(cpu);
         let i = self.cpus[cpu].task;
         let t = &mut self.tasks[i];
-        let Load::Jobs { first, period, times, marks, .. } = &t.load else { return };
+        let Load::Jobs { times, marks, .. } = &t.load else { return };
         let (job, exec, marks) = (t.job, times[t.job], *marks);
-        let next = first + (job as u64 + 1) * period;
+        let next = t.load.release(job + 1);
         let more = job + 1 < times.len();
         t.job += 1;
         self.completed += 1;

@@ -8,6 +8,6 @@ mod core;
 mod engine;
 mod plan;
 
-pub use crate::core::{Core, NOBODY, Reservation};
+pub use crate::core::{Core, NOBODY, Reservation, Split};
 pub use engine::{Detail, Engine, Load};
 pub use plan::{SimError, simulate, simulate_with};

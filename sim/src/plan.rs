@@ -1,14 +1,18 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! From a task-set file to a simulation: tasks, reservations, their CPUs.
 
+use onbeat_analysis::partition::Packing;
+use onbeat_analysis::semi::{Planner, SHARE_LEAST};
+use onbeat_analysis::sporadic::Sporadic;
 use onbeat_core::ffi;
 use onbeat_model::policy::{CorePolicy, Order, Server};
 use onbeat_model::run::{Class, Platform, Run, TaskInfo, World};
 use onbeat_model::taskset::TaskSet;
+use onbeat_model::units::Fraction;
 use onbeat_model::workgen::execution_times;
 use thiserror::Error;
 
-use crate::core::{Core, Reservation};
+use crate::core::{Core, Reservation, Split};
 use crate::engine::{Detail, Engine, Load};
 
 /// How much of the best-effort share is served at a time, ns; the service uses the same.
@@ -40,21 +44,67 @@ pub fn simulate(set: &TaskSet, policy: &CorePolicy) -> Result<Run, SimError> {
     simulate_with(set, policy, Detail::All)
 }
 
-/// The number of the core's queues under `order`.
-pub fn domains(order: Order, cpus: u32, clusters: u32) -> u32 {
-    match order {
-        Order::GlobalEdf | Order::GlobalEdzl | Order::RateMonotonic => 1,
-        Order::ClusteredEdf => clusters.clamp(1, cpus),
-        Order::PartitionedEdf => cpus,
-    }
-}
-
 /// The core's number of `server`, by its place in the registry.
 fn kind(server: Server) -> u32 {
     onbeat_core::server_policies()
         .iter()
         .position(|name| *name == server.name())
         .expect("a test of this room compares the tables") as u32
+}
+
+/// Where reservations go, as the service has it: what does not fit is served all the same.
+struct Placing {
+    order: Order,
+    cpus: u32,
+    domains: u32,
+    /// Where there is a queue for several CPUs: the part of each queue's CPUs that is taken.
+    used: Vec<u128>,
+    planner: Planner,
+}
+
+impl Placing {
+    fn new(set: &TaskSet, order: Order, domains: u32) -> Self {
+        let offer = Fraction::from_integer(1) - set.best_effort_share;
+        let fit = match order {
+            Order::SplitEdf => Packing::First,
+            _ => Packing::Worst,
+        };
+        let planner = Planner::new(&vec![offer; set.cpus as usize], fit, SHARE_LEAST);
+        Self { order, cpus: set.cpus, domains, used: vec![0; domains as usize], planner }
+    }
+
+    /// The domain of a reservation that may use these CPUs, and how it is split.
+    fn place(&mut self, name: u64, task: &Sporadic, affinity: u64) -> (u32, Option<Split>) {
+        if !self.order.splits() {
+            return (self.least_loaded(task, affinity), None);
+        }
+        let may = |cpu: usize| affinity >> cpu & 1 == 1;
+        let Some(shares) = self.planner.place(name, task, may) else {
+            return (self.planner.force(name, task, may).unwrap_or(0) as u32, None);
+        };
+        let mut legs = [(0, 0); ffi::OB_MAX_LEGS as usize];
+        for (leg, share) in legs.iter_mut().zip(&shares) {
+            *leg = (share.cpu as u32, share.wcet);
+        }
+        let postponed = self.order == Order::SplitEdfPostponed;
+        let split = Split { window: shares[0].window, postponed, legs };
+        (legs[0].0, (shares.len() > 1).then_some(split))
+    }
+
+    /// Worst fit: the least loaded domain takes the next reservation.
+    fn least_loaded(&mut self, task: &Sporadic, affinity: u64) -> u32 {
+        let cpus_of = |d: u32| {
+            (0..self.cpus)
+                .filter(|cpu| cpu * self.domains / self.cpus == d)
+                .fold(0, |m, c| m | 1u64 << c)
+        };
+        let domain = (0..self.domains)
+            .filter(|d| cpus_of(*d) & affinity != 0)
+            .min_by_key(|d| self.used[*d as usize])
+            .unwrap_or(0);
+        self.used[domain as usize] += (u128::from(task.wcet) << 40) / u128::from(task.period);
+        domain
+    }
 }
 
 /// As [`simulate`], with a choice of what is recorded.
@@ -65,7 +115,7 @@ pub fn simulate_with(set: &TaskSet, policy: &CorePolicy, detail: Detail) -> Resu
     let copies: Vec<_> = set.copies().collect();
     let best_effort = set.best_effort_count() as usize;
     let all = if set.cpus == 64 { u64::MAX } else { (1 << set.cpus) - 1 };
-    let domains = domains(policy.order, set.cpus, set.clusters);
+    let domains = policy.order.domains(set.cpus, set.clusters);
     let permille = set.best_effort_share * onbeat_model::units::Fraction::from_integer(1000);
     let mut core = Core::new(
         set.cpus,
@@ -78,8 +128,7 @@ pub fn simulate_with(set: &TaskSet, policy: &CorePolicy, detail: Detail) -> Resu
 
     let mut infos = Vec::new();
     let mut loads = Vec::new();
-    // Worst fit: the least loaded domain takes the next reservation.
-    let mut used = vec![0u128; domains as usize];
+    let mut placing = Placing::new(set, policy.order, domains);
     for (i, c) in copies.iter().enumerate() {
         let spec = c.spec;
         let times = execution_times(set, c).ok_or_else(|| SimError::RealProgram(c.name()))?;
@@ -87,22 +136,15 @@ pub fn simulate_with(set: &TaskSet, policy: &CorePolicy, detail: Detail) -> Resu
             spec.affinity.as_ref().map_or(all, |l| l.iter().fold(0, |m, cpu| m | 1u64 << cpu));
         core.init_task(i, affinity, 100);
         if let Some(budget) = spec.budget {
-            let cpus_of = |d: u32| {
-                (0..set.cpus)
-                    .filter(|cpu| cpu * domains / set.cpus == d)
-                    .fold(0, |m, c| m | 1u64 << c)
-            };
-            let domain = (0..domains)
-                .filter(|d| cpus_of(*d) & affinity != 0)
-                .min_by_key(|d| used[*d as usize])
-                .unwrap_or(0);
-            used[domain as usize] += (u128::from(budget) << 40) / u128::from(spec.period);
+            let deadline = spec.deadline.min(spec.period);
+            let task = Sporadic { wcet: budget, deadline, period: spec.period };
+            let (domain, split) = placing.place(i as u64, &task, affinity);
             core.reserve(
                 i,
                 &Reservation {
                     budget,
                     period: spec.period,
-                    deadline: spec.deadline.min(spec.period),
+                    deadline,
                     cpus: affinity,
                     domain,
                     kind: kind(policy.server),
@@ -112,6 +154,7 @@ pub fn simulate_with(set: &TaskSet, policy: &CorePolicy, detail: Detail) -> Resu
                         _ => ffi::OB_ORDER_EDF,
                     },
                     marks: spec.marks,
+                    split,
                 },
             );
         }
@@ -128,6 +171,7 @@ pub fn simulate_with(set: &TaskSet, policy: &CorePolicy, detail: Detail) -> Resu
         loads.push(Load::Jobs {
             first: c.first_release,
             period: spec.period,
+            delays: Vec::new(),
             deadline: spec.deadline,
             times,
             marks: spec.marks && spec.budget.is_some(),

@@ -25,6 +25,7 @@ fn running(share_permille: u32) -> Core {
             kind: kind as u32,
             order: ffi::OB_ORDER_EDF,
             marks: false,
+            split: None,
         },
     );
     core.ready(0, 0);

@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Earliest deadline first: exact.
 
-use num_bigint::BigInt;
-use num_rational::BigRational;
-use num_traits::{One, ToPrimitive, Zero};
+use std::cmp::Ordering;
 
 use super::{STEPS, busy_period, fixed_point};
-use crate::sporadic::{Sporadic, Verdict, utilization};
+use crate::sporadic::{Load, Sporadic, Verdict, compare_utilization};
 
 /// h(t): execution time of all jobs that are released and due within t of a synchronous release.
 ///
@@ -28,21 +26,28 @@ fn deadline_before(tasks: &[Sporadic], t: u64) -> Option<u64> {
     tasks.iter().filter_map(of).max()
 }
 
-/// Up to where deadlines must be looked at; `None` if out of reach.
-fn horizon(tasks: &[Sporadic], used: &BigRational) -> Option<u64> {
-    let busy = busy_period(tasks);
-    if *used == BigRational::one() {
-        return busy;
-    }
-    // Baruah et al. 1990, in the form of Zhang and Burns 2009, theorem 4.
-    let late: BigRational = tasks
-        .iter()
-        .filter(|task| task.deadline < task.period)
-        .map(|task| task.utilization() * BigInt::from(task.period - task.deadline))
-        .fold(BigRational::zero(), |sum, x| sum + x);
-    let far = (late / (BigRational::one() - used)).ceil().to_integer().to_u64();
-    let longest = tasks.iter().map(|task| task.deadline.saturating_sub(task.period)).max()?;
-    let far = far.map(|far| far.max(longest));
+/// Up to where deadlines must be looked at, U being at most 1; `None` if out of reach.
+fn horizon(tasks: &[Sporadic]) -> Option<u64> {
+    // Baruah et al. 1990, in the form of Zhang and Burns 2009, theorem 4; rounded up, which only looks further.
+    let left = Load::of(tasks).left(1);
+    let far = (left > 0).then(|| {
+        let late: u128 = tasks
+            .iter()
+            .filter(|task| task.deadline < task.period)
+            .map(|task| {
+                let gap = u128::from(task.period - task.deadline);
+                (u128::from(task.wcet) * gap).div_ceil(u128::from(task.period))
+            })
+            .sum();
+        let far = u64::try_from(late).ok()? as u128;
+        let far = u64::try_from((far << 64).div_ceil(left)).ok()?;
+        let longest = tasks.iter().map(|task| task.deadline.saturating_sub(task.period)).max()?;
+        Some(far.max(longest))
+    });
+    let far = far.flatten();
+    // The busy period ends sooner where much of the CPU is left; its recurrence is long where little is.
+    let slow = far.is_some() && left < 1 << 60;
+    let busy = if slow { None } else { busy_period(tasks) };
     match (busy, far) {
         (Some(a), Some(b)) => Some(a.min(b)),
         (a, b) => a.or(b),
@@ -50,38 +55,44 @@ fn horizon(tasks: &[Sporadic], used: &BigRational) -> Option<u64> {
 }
 
 /// Exact for any deadlines: quick processor-demand analysis walks backward from the horizon, demand by
-/// demand, and visits few of the deadlines. [`Verdict::Unknown`] only for sets with U = 1 whose busy period is out
+/// demand, and visits few of the deadlines. [`Verdict::Unknown`] only for sets with U (nearly) 1 whose busy period is out
 /// of reach.
 ///
 /// Source: Zhang and Burns 2009, theorem 5.
 pub fn qpa(tasks: &[Sporadic]) -> Verdict {
-    let used = utilization(tasks);
-    if used > BigRational::one() {
-        return Verdict::Unschedulable;
+    match violation(tasks) {
+        Ok(None) => Verdict::Schedulable,
+        Ok(Some(_)) => Verdict::Unschedulable,
+        Err(()) => Verdict::Unknown,
+    }
+}
+
+/// A time up to which more is demanded than there is, 0 if that is because U > 1; `None`: no such time. `Err`: out of reach.
+pub(crate) fn violation(tasks: &[Sporadic]) -> Result<Option<u64>, ()> {
+    if compare_utilization(tasks, 1) == Ordering::Greater {
+        return Ok(Some(0));
     }
     if tasks.iter().all(|task| task.deadline >= task.period) {
-        return Verdict::Schedulable;
+        return Ok(None);
     }
-    let Some(horizon) = horizon(tasks, &used) else { return Verdict::Unknown };
+    let horizon = horizon(tasks).ok_or(())?;
     let first = tasks.iter().map(|task| task.deadline).min().unwrap_or(0);
-    let Some(mut t) = deadline_before(tasks, horizon.saturating_add(1)) else {
-        return Verdict::Schedulable;
-    };
+    let Some(mut t) = deadline_before(tasks, horizon.saturating_add(1)) else { return Ok(None) };
     for _ in 0..STEPS {
         let h = demand(tasks, t);
         if h > u128::from(t) {
-            return Verdict::Unschedulable;
+            return Ok(Some(t));
         }
         if h <= u128::from(first) {
-            return Verdict::Schedulable;
+            return Ok(None);
         }
         t = match deadline_before(tasks, t) {
             _ if h < u128::from(t) => h as u64,
             Some(before) => before,
-            None => return Verdict::Schedulable,
+            None => return Ok(None),
         };
     }
-    Verdict::Unknown
+    Err(())
 }
 
 /// Longest response time of each task, whatever the releases; `None` where it has no bound, or one out of reach.
@@ -89,7 +100,7 @@ pub fn qpa(tasks: &[Sporadic]) -> Verdict {
 /// Source: Spuri 1996, theorems 2 and 3: some response is longest in a busy period that all others begin
 /// synchronously, at a release at which a deadline coincides with another's.
 pub fn response_times(tasks: &[Sporadic]) -> Vec<Option<u64>> {
-    if utilization(tasks) > BigRational::one() {
+    if compare_utilization(tasks, 1) == Ordering::Greater {
         return vec![None; tasks.len()];
     }
     let busy = busy_period(tasks);

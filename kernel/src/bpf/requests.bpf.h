@@ -6,6 +6,24 @@
 #ifndef REQUESTS_BPF_H
 #define REQUESTS_BPF_H
 
+/* Splits `sv`, which is not split and at the place of the first leg, by the loader's plan. */
+static __always_inline void split(ob_server_p sv)
+{
+	struct shell_plan __arena *plan = &shell->plan;
+	u32 i;
+
+	sv->window = plan->window;
+	sv->postponed = !!plan->postponed;
+	for (i = OB_ZERO; i < OB_MAX_LEGS && i < plan->legs && can_loop; i++) {
+		struct ob_leg __arena *leg = &sv->plan[i & (OB_MAX_LEGS - 1)];
+
+		leg->cpus = plan->leg[i & (OB_MAX_LEGS - 1)].cpus;
+		leg->budget = plan->leg[i & (OB_MAX_LEGS - 1)].budget;
+		leg->domain = plan->leg[i & (OB_MAX_LEGS - 1)].domain & (OB_MAX_DOMAINS - 1);
+	}
+	sv->legs = i;
+}
+
 SEC("syscall")
 int reserve(struct shell_reserve *arg)
 {
@@ -49,6 +67,10 @@ int reserve(struct shell_reserve *arg)
 			sv->e = 0;
 			sv->s = 0;
 			sv->has_saved = 0;
+			sv->starved = 0;
+			sv->leg = 0;
+			sv->cycle = 0;
+			split(sv);
 			sv->jobs = 0;
 			sv->misses = 0;
 			sv->tardiness_max = 0;
@@ -118,6 +140,9 @@ int place(struct shell_place *arg)
 	LOCKED(fx)
 	{
 		ob_server_place(&shell->ob, &shell->servers[id], domain, cpus, now);
+		split(&shell->servers[id]);
+		if (shell->servers[id].legs)
+			ob_window_restart(&shell->ob, &shell->servers[id], now);
 		UNLOCK(fx);
 		effects_apply(&fx, now);
 		return 0;

@@ -8,6 +8,14 @@
 
 #include "ob_types.h"
 
+/* How a reservation is split over CPUs; no legs: not at all. */
+struct shell_plan {
+	u64 window; /* ns, of each leg */
+	u32 legs;
+	u32 postponed; /* it changes CPUs at windows' ends only */
+	struct ob_leg leg[OB_MAX_LEGS];
+};
+
 /* All of it lies at the start of the arena; pools follow, their addresses are here. */
 struct shell {
 	struct ob ob;
@@ -19,6 +27,7 @@ struct shell {
 	u64 nr_tasks;
 	u64 nr_servers;
 	u64 armed[OB_MAX_CPUS + 1]; /* when each timer is set to fire; the last: replenishment */
+	struct shell_plan plan; /* the loader's, for the next `reserve` or `place` */
 	/* Counters. */
 	u64 pool_empty; /* threads that found no slot and run without the core */
 	u64 lock_failed;
@@ -48,7 +57,7 @@ struct shell_assign {
 	s32 result; /* out: 0 done, 1 at the next switch (the thread runs now), or negative errno */
 };
 
-/* Arguments of the `place` program: reservation `id` moves to `cpus` of `domain`. */
+/* Arguments of the `place` program: reservation `id` moves to `cpus` of `domain`, or is split. */
 struct shell_place {
 	u64 cpus;
 	s32 id;

@@ -9,6 +9,7 @@ use onbeat_model::units::format_duration;
 use super::{Book, Held, State};
 use crate::engine::Engine;
 use crate::machine::{cpus_of, format_cpus, mask_of};
+use crate::scheduler::Place;
 use crate::system::{Above, System};
 
 impl<E: Engine, S: System> Book<E, S> {
@@ -64,20 +65,20 @@ impl<E: Engine, S: System> Book<E, S> {
         live.sort_unstable();
         for (_, id) in live {
             let held = &self.held[&id];
-            let here = Demand { cpus: Some(cpus_of(held.cpus)), ..held.demand.clone() };
+            let here = Demand { cpus: Some(held.cpus()), ..held.demand.clone() };
             let fits =
                 admission.admit(id, here).or_else(|_| admission.admit(id, held.demand.clone()));
-            let (domain, cpus) = match &fits {
-                Ok(to) => (to.domain, mask_of(&to.cpus)),
+            let place = match &fits {
+                Ok(to) => self.settings.place(to),
                 Err(_) => self.refuge(held),
             };
-            if (all || (domain, cpus) != (held.domain, held.cpus))
-                && let Err(e) = self.engine.place(id, domain as u32, cpus)
+            if (all || place != held.place)
+                && let Err(e) = self.engine.place(id, &place)
             {
                 self.notices.push(format!("reservation {id} cannot be moved: {e:#}"));
             }
             let held = self.held.get_mut(&id).expect("just read");
-            (held.domain, held.cpus) = (domain, cpus);
+            held.place = place;
             Self::mark(held, fits.is_ok(), &mut self.notices);
         }
         self.admission = admission;
@@ -85,15 +86,17 @@ impl<E: Engine, S: System> Book<E, S> {
 
     /// Where a reservation that fits nowhere is served as well as can be: where it is, or in the
     /// first domain that has one of its CPUs on line.
-    fn refuge(&self, held: &Held) -> (usize, u64) {
-        if held.cpus & self.online != 0 {
-            return (held.domain, held.cpus);
+    fn refuge(&self, held: &Held) -> Place {
+        let Place { domain, cpus, .. } = held.place;
+        let whole = |domain, cpus| Place { domain, cpus, split: None, postponed: false };
+        if cpus & self.online != 0 {
+            return whole(domain, cpus);
         }
         let allowed = held.demand.cpus.as_deref().map_or(u64::MAX, mask_of);
-        (0..self.settings.domains() as usize)
-            .map(|d| (d, self.domain_cpus(d) & allowed))
-            .find(|(_, cpus)| cpus & self.online != 0)
-            .unwrap_or((held.domain, held.cpus))
+        (0..self.settings.domains())
+            .map(|d| whole(d, self.domain_cpus(d as usize) & allowed))
+            .find(|place| place.cpus & self.online != 0)
+            .unwrap_or_else(|| held.place.clone())
     }
 
     fn mark(held: &mut Held, guaranteed: bool, notices: &mut Vec<String>) {

@@ -85,10 +85,10 @@ impl Engine for Fake {
         Ok(empty)
     }
 
-    fn place(&mut self, id: u32, domain: u32, cpus: u64) -> anyhow::Result<()> {
+    fn place(&mut self, id: u32, place: &Place) -> anyhow::Result<()> {
         let mut world = self.0.borrow_mut();
         let server = &mut world.servers.get_mut(&id).expect("a reservation that exists").0;
-        (server.domain, server.cpus) = (domain, cpus);
+        server.place = place.clone();
         Ok(())
     }
 
@@ -245,6 +245,27 @@ fn an_ordinary_user_gets_half_of_the_machine_and_root_all() {
 }
 
 #[test]
+fn six_reservations_of_61_per_cent_fit_four_cpus_when_two_are_split() {
+    for (order, fit) in
+        [(Order::PartitionedEdf, 4), (Order::SplitEdf, 6), (Order::SplitEdfPostponed, 6)]
+    {
+        let (mut book, fake) = book(order, 4);
+        for pid in 1..=6 {
+            fake.process(pid, 0, 1);
+            let answer = book.answer(ROOT, ask(pid, 25, 41));
+            assert_eq!(
+                matches!(answer, Response::Granted { .. }),
+                pid <= fit,
+                "{order:?}: {answer:?}"
+            );
+        }
+        let world = fake.0.borrow();
+        let split = world.servers.values().filter(|(server, _)| server.place.split.is_some());
+        assert_eq!(split.count(), if order.splits() { 2 } else { 0 });
+    }
+}
+
+#[test]
 fn a_refusal_names_values_that_are_then_granted() {
     let (mut book, fake) = book(Order::PartitionedEdf, 2);
     fake.process(10, 0, 1);
@@ -334,7 +355,7 @@ fn cpus_are_those_asked_for_that_the_process_and_the_service_may_use() {
     assert!(failed(book.answer(ROOT, on(&[0, 3]))).contains("may run on 1-2"));
     let Response::Granted { cpus, id, .. } = book.answer(ROOT, on(&[0, 1])) else { panic!() };
     assert_eq!(cpus, [1]);
-    assert_eq!(fake.0.borrow().servers[&id].0.cpus, 0b0010);
+    assert_eq!(fake.0.borrow().servers[&id].0.place.cpus, 0b0010);
 }
 
 #[test]
@@ -344,7 +365,7 @@ fn when_a_cpu_goes_the_younger_loses_its_guarantee_and_gets_it_back_with_the_cpu
     fake.process(20, 0, 1);
     let old = granted(book.answer(ROOT, ask(10, 6, 10)));
     let young = granted(book.answer(ROOT, ask(20, 5, 10)));
-    let domain = |id| fake.0.borrow().servers[&id].0.domain;
+    let domain = |id| fake.0.borrow().servers[&id].0.place.domain;
     assert_ne!(domain(old), domain(young));
     book.notices();
     fake.0.borrow_mut().online = 1 << domain(young);
@@ -429,7 +450,8 @@ proptest! {
     #[test]
     fn the_books_agree_whatever_is_asked(
         order in prop_oneof![
-            Just(Order::GlobalEdf), Just(Order::PartitionedEdf), Just(Order::ClusteredEdf)
+            Just(Order::GlobalEdf), Just(Order::PartitionedEdf), Just(Order::ClusteredEdf),
+            Just(Order::SplitEdf), Just(Order::SplitEdfPostponed)
         ],
         steps in proptest::collection::vec(any_step(), 1..60),
     ) {
@@ -445,12 +467,18 @@ proptest! {
                         prop_assert!(r.check().is_ok());
                         prop_assert!(peer.uid == 0 || world.processes[&r.pid].0.uids == [peer.uid].into());
                         prop_assert_eq!(members, &world.processes[&r.pid].1.iter().copied().collect());
-                        prop_assert!(server.cpus & world.online != 0 && !cpus.is_empty());
-                        prop_assert!(server.domain < book.settings.domains());
-                        let domain = book.domain_cpus(server.domain as usize);
-                        prop_assert_eq!(server.cpus & !domain, 0);
+                        prop_assert!(server.place.cpus & world.online != 0 && !cpus.is_empty());
+                        prop_assert!(server.place.domain < book.settings.domains());
+                        let domain = book.domain_cpus(server.place.domain as usize);
+                        prop_assert_eq!(server.place.cpus & !domain, 0);
+                        if let Some(split) = &server.place.split {
+                            let sum: u64 = split.shares.iter().map(|(_, budget)| budget).sum();
+                            prop_assert_eq!(sum, r.budget_ns);
+                            prop_assert!(split.shares.iter().all(|(cpu, _)| cpus.contains(cpu)));
+                            prop_assert_eq!(1 << split.shares[0].0, server.place.cpus);
+                        }
                         if let Some(list) = &r.cpus {
-                            prop_assert_eq!(server.cpus & !mask_of(list), 0);
+                            prop_assert_eq!(server.place.cpus & !mask_of(list), 0);
                         }
                     } else if matches!(answer, Response::Refused(_) | Response::Error { .. }) {
                         prop_assert_eq!(fake.0.borrow().servers.len(), before);

@@ -11,7 +11,7 @@ use onbeat_model::units::Fraction;
 use proptest::prelude::*;
 
 use super::*;
-use crate::scheduler::Reservation;
+use crate::scheduler::{Place, Reservation};
 use crate::settings::Settings;
 use crate::system::Proc;
 
@@ -27,7 +27,7 @@ impl Engine for Empty {
     fn release(&mut self, _: u32) -> Result<bool> {
         Ok(true)
     }
-    fn place(&mut self, _: u32, _: u32, _: u64) -> Result<()> {
+    fn place(&mut self, _: u32, _: &Place) -> Result<()> {
         Ok(())
     }
     fn server(&self, _: u32) -> Option<ob_server> {

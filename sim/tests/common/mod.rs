@@ -97,11 +97,7 @@ impl Played {
 
 /// The number of queues `order` has on `cpus` CPUs: clusters of two where that goes.
 pub fn domains(order: Order, cpus: u32) -> u32 {
-    match order {
-        Order::PartitionedEdf => cpus,
-        Order::ClusteredEdf if cpus.is_multiple_of(2) => cpus / 2,
-        _ => 1,
-    }
+    order.domains(cpus, if cpus.is_multiple_of(2) { cpus / 2 } else { 1 })
 }
 
 /// The queue that CPU `cpu` belongs to.
@@ -133,12 +129,14 @@ pub fn play(case: &Case, policy: &CorePolicy) -> Played {
                     _ => ffi::OB_ORDER_EDF,
                 },
                 marks: task.marks,
+                split: None,
             };
             core.reserve(i, &reservation);
         }
         loads.push(Load::Jobs {
             first: task.first,
             period: task.period,
+            delays: Vec::new(),
             deadline: task.deadline,
             times: task.times.clone(),
             marks: task.marks && task.budget.is_some(),
