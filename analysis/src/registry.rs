@@ -136,13 +136,13 @@ pub const TESTS: &[Test] = &[
         |t, m| windows(t, m, Packing::Worst),
     ),
     test("g-edf-gfb", "global EDF by density (Goossens, Funk and Baruah 2003)", false, |t, m| {
-        global::gfb(t, m).into()
+        global::gfb::gfb(t, m).into()
     }),
     test(
         "g-edf-bcl",
         "global EDF by interference (Bertogna, Cirinei and Lipari 2005)",
         false,
-        |t, m| global::bcl(t, m).into(),
+        |t, m| global::bcl::bcl(t, m).into(),
     ),
     test(
         "g-edf-tardiness",
@@ -202,8 +202,7 @@ fn windows(tasks: &[Sporadic], cpus: usize, fit: Packing) -> Answer {
 
 /// Never a hard promise: the verdict stays open, the bound is what there is.
 fn soft(tasks: &[Sporadic], cpus: usize) -> Answer {
-    let implicit = tasks.iter().all(|task| task.deadline == task.period);
-    let tardiness = if implicit { global::tardiness(tasks, cpus) } else { None };
+    let tardiness = global::tardiness::devi_anderson(tasks, cpus);
     let verdict = match &tardiness {
         Some(late) if late.iter().all(|t| *t == 0) => Verdict::Schedulable,
         _ => Verdict::Unknown,

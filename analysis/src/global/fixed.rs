@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Global fixed priorities with limited carry-in.
+
+use super::{constrained, spend, work};
+use crate::sporadic::Sporadic;
+
+/// Most work of a task in a window of length `l` that begins with a release of it, or with none of its jobs left.
+///
+/// Source: Guan, Stigge, Yi and Yu 2009, equation 5.
+fn fresh(task: &Sporadic, l: u64) -> u64 {
+    (l / task.period).saturating_mul(task.wcet).saturating_add(task.wcet.min(l % task.period))
+}
+
+/// The same if a job of it, answered within `response`, is under way when the window begins.
+///
+/// Source: Guan, Stigge, Yi and Yu 2009, equation 6.
+fn carried(task: &Sporadic, response: u64, l: u64) -> u64 {
+    let rest = l.saturating_sub(task.wcet);
+    let head = (rest % task.period).saturating_sub(task.period - response).min(task.wcet - 1);
+    (rest / task.period + 1).saturating_mul(task.wcet).saturating_add(head)
+}
+
+/// Longest response times, the most important task first; none for the first whose bound is beyond its deadline and for all
+/// after it. Deadlines within periods.
+///
+/// The window is stretched back to where a CPU was last without more important work: then only m − 1 tasks
+/// were under way. On one CPU that is exact.
+///
+/// Source: Guan, Stigge, Yi and Yu 2009, theorem 3, after Baruah 2007.
+pub fn guan(tasks: &[Sporadic], cpus: usize) -> Vec<Option<u64>> {
+    let mut bounds = vec![None; tasks.len()];
+    if cpus == 0 || !constrained(tasks) {
+        return bounds;
+    }
+    let mut left = work(tasks);
+    let mut more = Vec::with_capacity(tasks.len());
+    for k in 0..tasks.len() {
+        let (above, rest) = bounds.split_at_mut(k);
+        rest[0] = response(tasks, cpus, k, above, &mut left, &mut more);
+        if rest[0].is_none() {
+            break;
+        }
+    }
+    bounds
+}
+
+fn response(
+    tasks: &[Sporadic],
+    cpus: usize,
+    k: usize,
+    above: &[Option<u64>],
+    left: &mut u64,
+    more: &mut Vec<u64>,
+) -> Option<u64> {
+    let me = &tasks[k];
+    let mut l = me.wcet;
+    loop {
+        spend(left, 2 * k + 1)?;
+        let most = l - me.wcet + 1;
+        let mut sum = 0;
+        more.clear();
+        for (task, bound) in tasks.iter().zip(above) {
+            let least = fresh(task, l).min(most);
+            sum += u128::from(least);
+            let with = carried(task, bound.unwrap_or(task.deadline), l).min(most);
+            more.push(with.saturating_sub(least));
+        }
+        if more.len() >= cpus {
+            more.select_nth_unstable_by(cpus - 1, |a, b| b.cmp(a));
+        }
+        sum += more.iter().take(cpus - 1).map(|x| u128::from(*x)).sum::<u128>();
+        let next = u128::from(me.wcet) + sum / cpus as u128;
+        if next > u128::from(me.deadline) {
+            return None;
+        }
+        if next <= u128::from(l) {
+            return Some(l);
+        }
+        l = next as u64;
+    }
+}

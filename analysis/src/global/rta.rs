@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Response times under global scheduling by the work that others can have in windows of any length.
+
+use super::bcl::{by_slack, interference};
+use super::{constrained, spend, work};
+use crate::sporadic::Sporadic;
+
+/// Most work of `other`, whose jobs are done `slack` before their deadlines, in a window of length `l`: a job that is done as
+/// late as it may be at the window's begin, then all as early as they may be.
+///
+/// Source: Bertogna and Cirinei 2007, equations 4 and 8.
+fn workload(other: &Sporadic, slack: u64, l: u64) -> u64 {
+    let far = l.saturating_add(other.deadline - other.wcet - slack);
+    let whole = far / other.period;
+    whole.saturating_mul(other.wcet).saturating_add(other.wcet.min(far % other.period))
+}
+
+/// The least r = C + ⌊Σ min(W(r), r − C + 1) / m⌋ of task `me`; `None` beyond its deadline.
+fn fixed_point(
+    me: &Sporadic,
+    cpus: usize,
+    left: &mut u64,
+    others: impl Iterator<Item = (Sporadic, u64, u64)> + Clone,
+) -> Option<u64> {
+    let full = cpus as u128 * u128::from(me.deadline - me.wcet + 1);
+    let mut r = me.wcet;
+    loop {
+        let (mut sum, mut n) = (0, 1);
+        for (other, slack, most) in others.clone() {
+            n += 1;
+            sum += u128::from(workload(&other, slack, r).min(most).min(r - me.wcet + 1));
+        }
+        spend(left, n)?;
+        if sum >= full {
+            return None;
+        }
+        let next = me.wcet + (sum / cpus as u128) as u64;
+        if next <= r {
+            return Some(r);
+        }
+        r = next;
+    }
+}
+
+/// Longest response times under global EDF, all within deadlines; `None` if that cannot be told. Deadlines within periods.
+///
+/// Source: Bertogna and Cirinei 2007, theorem 6.
+pub fn edf(tasks: &[Sporadic], cpus: usize) -> Option<Vec<u64>> {
+    by_slack(tasks, cpus, |k, slack, left| {
+        let me = &tasks[k];
+        let others = tasks.iter().zip(slack).enumerate().filter(|(i, _)| *i != k);
+        let others =
+            others.map(|(_, (task, slack))| (*task, *slack, interference(me, task, *slack)));
+        fixed_point(me, cpus, left, others)
+    })
+}
+
+/// Longest response times under global fixed priorities, the most important first; none for the first task whose bound is
+/// beyond its deadline and for all after it. Deadlines within periods.
+///
+/// Source: Bertogna and Cirinei 2007, theorem 7.
+pub fn fixed(tasks: &[Sporadic], cpus: usize) -> Vec<Option<u64>> {
+    let mut bounds = vec![None; tasks.len()];
+    if cpus == 0 || !constrained(tasks) {
+        return bounds;
+    }
+    let mut left = work(tasks);
+    let mut above: Vec<(Sporadic, u64, u64)> = Vec::with_capacity(tasks.len());
+    for (me, bound) in tasks.iter().zip(&mut bounds) {
+        *bound = fixed_point(me, cpus, &mut left, above.iter().copied());
+        let Some(time) = *bound else { break };
+        above.push((*me, me.deadline - time, u64::MAX));
+    }
+    bounds
+}

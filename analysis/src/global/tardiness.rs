@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! How late jobs can be under global EDF when only utilization is limited, on CPUs that are there always or in part.
+
+use num_bigint::BigInt;
+use num_rational::BigRational;
+use num_traits::{One, Signed, ToPrimitive, Zero};
+
+use super::exact::{at_most, int, load_ceiling, loads, order};
+use crate::sporadic::{Sporadic, ratio};
+
+/// Deadlines are the ends of periods, and no task asks for more than a CPU.
+fn simple(tasks: &[Sporadic]) -> bool {
+    tasks.iter().all(|task| task.deadline == task.period && task.wcet <= task.period)
+}
+
+/// Sum of the `n` longest execution times.
+fn longest(tasks: &[Sporadic], n: usize) -> BigRational {
+    let mut times: Vec<u64> = tasks.iter().map(|task| task.wcet).collect();
+    times.sort_unstable_by(|a, b| b.cmp(a));
+    BigRational::from_integer(times.into_iter().take(n).map(BigInt::from).sum())
+}
+
+/// Sum of the `n` largest utilizations; of more than 64 each is rounded up to a multiple of 2⁻³², lest denominators
+/// grow.
+fn heaviest(tasks: &[Sporadic], n: usize) -> BigRational {
+    let mut all: Vec<(u64, u64)> = loads(tasks).collect();
+    all.sort_unstable_by(|a, b| order(*b, *a));
+    if n <= 64 {
+        return all.iter().take(n).fold(BigRational::zero(), |sum, (c, t)| sum + ratio(*c, *t));
+    }
+    let up = |(c, t): &(u64, u64)| (u128::from(*c) << 32).div_ceil(u128::from(*t));
+    let sum: u128 = all.iter().take(n).map(up).sum();
+    BigRational::new(BigInt::from(sum), BigInt::one() << 32u32)
+}
+
+/// x + C of each, rounded up.
+fn bounds(tasks: &[Sporadic], x: &BigRational) -> Option<Vec<u64>> {
+    let late = |task: &Sporadic| (x + ratio(task.wcet, 1)).ceil().to_integer().to_u64();
+    tasks.iter().map(late).collect()
+}
+
+/// Most by which jobs of each task miss their deadlines; `None` if the CPUs or one CPU is over-utilized, or a deadline is
+/// not the end of its period.
+///
+/// Source: Devi and Anderson 2005, theorem 1: x = (ΣC − min C) / (m − Σu) over the Λ longest and the Λ − 1 heaviest tasks, Λ
+/// = ⌈U⌉ − 1; tardiness is at most x + C. Exact rationals, rounded up.
+pub fn devi_anderson(tasks: &[Sporadic], cpus: usize) -> Option<Vec<u64>> {
+    if !simple(tasks) || at_most(loads(tasks), &int(cpus)) != Some(true) {
+        return None;
+    }
+    // Tasks that can be ahead of a job that waits.
+    let ahead = usize::try_from(load_ceiling(tasks)).ok()?.saturating_sub(1);
+    let Some(least) = tasks.iter().map(|task| task.wcet).min().filter(|_| ahead > 0) else {
+        return Some(vec![0; tasks.len()]);
+    };
+    let rest = int(cpus) - heaviest(tasks, ahead - 1);
+    if !rest.is_positive() {
+        return None;
+    }
+    bounds(tasks, &((longest(tasks, ahead) - ratio(least, 1)) / rest))
+}
+
+/// What is there of a CPU: in any window of length l at least budget/period·(l − blackout).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Supply {
+    /// Time given in each period in the long run, at most the period.
+    pub budget: u64,
+    /// In the unit of the tasks' times, at least 1.
+    pub period: u64,
+    /// How long nothing may come at first. A periodic server's is 2·(period − budget) (Shin and Lee 2003).
+    pub blackout: u64,
+}
+
+/// Most by which jobs of each task miss their deadlines on CPUs that are there in part; `None` if it has no bound here, as when
+/// one heavy task may find too few CPUs at a time.
+///
+/// With U ≤ A, A = Σα and B = Σα·σ over the CPUs, E and L the sums of the m − 1 longest execution times and largest
+/// utilizations, H of m CPUs restricted, a job of task k is at most x + C late if x·(A − L − (H − 1)·u) ≥ E + B + (H − 2)·C, or
+/// with H = m if x·(A − L − (m − 1)·u) ≥ E + B + (m − 1 − A)·C. Why: when a CPU last had nothing of higher priority, m − 1 tasks
+/// lagged by at most x·u + C each; since then all supply but B was used until the deadline d. Later a CPU is
+/// left without such work only while task k runs, which is for x·u + C at most, and beside at most H − 1 (m − 1) such
+/// CPUs; or so few tasks are left that each has one of the others for good.
+///
+/// Source: Leontyev and Anderson 2007, in whose manner this is; B counts once as supply is taken over one window.
+pub fn restricted(tasks: &[Sporadic], supplies: &[Supply]) -> Option<Vec<u64>> {
+    let m = supplies.len();
+    let whole = |s: &Supply| s.budget == s.period && s.blackout == 0;
+    let cut = supplies.iter().filter(|s| !whole(s)).count();
+    if cut == 0 {
+        return devi_anderson(tasks, m);
+    }
+    if !simple(tasks) || supplies.iter().any(|s| s.period == 0 || s.budget > s.period) {
+        return None;
+    }
+    let (mut rate, mut missing) = (BigRational::zero(), BigRational::zero());
+    for supply in supplies {
+        let alpha = ratio(supply.budget, supply.period);
+        missing += &alpha * BigInt::from(supply.blackout);
+        rate += alpha;
+    }
+    if at_most(loads(tasks), &rate) != Some(true) {
+        return None;
+    }
+    let room = &rate - heaviest(tasks, m - 1);
+    let work = longest(tasks, m - 1) + missing;
+    let one = BigRational::one();
+    let (idle, own) =
+        if cut < m { (int(cut - 1), int(cut - 1) - one) } else { (int(m - 1), int(m - 1) - &rate) };
+    let mut x = BigRational::zero();
+    for task in tasks {
+        let room = &room - &idle * task.utilization();
+        if !room.is_positive() {
+            return None;
+        }
+        x = x.max((&work + &own * BigInt::from(task.wcet)) / room);
+    }
+    bounds(tasks, &x)
+}
