@@ -12,4 +12,5 @@ pub mod partition;
 pub mod provision;
 pub mod registry;
 pub mod semi;
+pub mod split_cd;
 pub mod sporadic;
