@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! All schedulability tests by name. A test is a function and a line in [`TESTS`].
 
-use crate::global;
+use crate::global::{
+    bak, bar, bcl, ff_dbf, fixed as global_fixed, gel, gfb, rta, tardiness, union,
+};
 use crate::one_cpu::{bounds, edf, fixed};
 use crate::partition::{Local, Packing, partition};
 use crate::semi::{Plan, edf_wm};
+use crate::split_cd::edf_cd;
 use crate::sporadic::{Sporadic, Verdict, utilization};
 use num_bigint::BigInt;
 use num_rational::BigRational;
@@ -135,20 +138,89 @@ pub const TESTS: &[Test] = &[
         false,
         |t, m| windows(t, m, Packing::Worst),
     ),
+    test(
+        "edf-cd",
+        "semi-partitioned EDF, C=D splitting, first fit (Burns et al. 2012)",
+        false,
+        |t, m| planned(edf_cd(t, m)),
+    ),
     test("g-edf-gfb", "global EDF by density (Goossens, Funk and Baruah 2003)", false, |t, m| {
-        global::gfb::gfb(t, m).into()
+        gfb::gfb(t, m).into()
+    }),
+    test(
+        "g-edf-bak",
+        "global EDF by load of busy intervals (Baker 2003 and 2005)",
+        false,
+        |t, m| bak::bak(t, m).into(),
+    ),
+    test("g-edf-bar", "global EDF by demand since a CPU was free (Baruah 2007)", false, |t, m| {
+        bar::bar(t, m).into()
     }),
     test(
         "g-edf-bcl",
         "global EDF by interference (Bertogna, Cirinei and Lipari 2005)",
         false,
-        |t, m| global::bcl::bcl(t, m).into(),
+        |t, m| bcl::bcl(t, m).into(),
+    ),
+    test(
+        "g-edf-bcl-iterative",
+        "global EDF by interference less slack (Bertogna, Cirinei and Lipari 2009)",
+        false,
+        |t, m| bcl::bcl_iterative(t, m).into(),
+    ),
+    test("g-edf-rta", "global EDF by response times (Bertogna and Cirinei 2007)", false, |t, m| {
+        bounded(rta::edf(t, m))
+    }),
+    test(
+        "g-edf-ff-dbf",
+        "global EDF by forced-forward demand (Baruah, Bonifaci et al. 2010)",
+        false,
+        |t, m| ff_dbf::ff_dbf(t, m).into(),
+    ),
+    test("g-edf-any", "global EDF: any of the tests above; exact on one CPU", false, |t, m| {
+        union::any(t, m).into()
+    }),
+    test(
+        "g-rm-rta",
+        "global rate monotonic by response times (Bertogna and Cirinei 2007)",
+        false,
+        |t, m| by_priority(t, &|t| t.period, |t| rta::fixed(t, m)),
+    ),
+    test(
+        "g-dm-rta",
+        "global deadline monotonic by response times (Bertogna and Cirinei 2007)",
+        false,
+        |t, m| by_priority(t, &|t| t.deadline, |t| rta::fixed(t, m)),
+    ),
+    test(
+        "g-rm-guan",
+        "global rate monotonic with limited carry-in (Guan et al. 2009)",
+        false,
+        |t, m| by_priority(t, &|t| t.period, |t| global_fixed::guan(t, m)),
+    ),
+    test(
+        "g-dm-guan",
+        "global deadline monotonic with limited carry-in (Guan et al. 2009)",
+        false,
+        |t, m| by_priority(t, &|t| t.deadline, |t| global_fixed::guan(t, m)),
     ),
     test(
         "g-edf-tardiness",
         "global EDF, soft: bounded tardiness (Devi and Anderson 2005)",
         false,
-        soft,
+        |t, m| soft(tardiness::devi_anderson(t, m)),
+    ),
+    test(
+        "g-edf-gel",
+        "global EDF, soft: response times (Erickson, Devi and Baruah 2010)",
+        false,
+        |t, m| like_edf(t, gel::g_edf(t, m)),
+    ),
+    test(
+        "g-fl-tardiness",
+        "global fair lateness, soft: response times (Erickson and Anderson 2012)",
+        false,
+        |t, m| like_edf(t, gel::g_fl(t, m)),
     ),
 ];
 
@@ -168,16 +240,39 @@ fn uni_edf(tasks: &[Sporadic], _: usize) -> Answer {
     Answer { responses: Some(edf::response_times(tasks)), ..edf::qpa(tasks).into() }
 }
 
-/// Fixed priorities, the smallest key first; response times in the order of `tasks`.
+/// Fixed priorities on one CPU, the smallest key first.
 fn priorities(tasks: &[Sporadic], key: &dyn Fn(&Sporadic) -> u64) -> Answer {
+    let mut verdict = Verdict::Unknown;
+    let answer = by_priority(tasks, key, |sorted| {
+        verdict = fixed::exact(sorted);
+        fixed::response_times(sorted)
+    });
+    Answer { verdict, ..answer }
+}
+
+/// Fixed priorities, the smallest key first; `times` gives response times of tasks in that order, none where they are not
+/// within deadlines.
+fn by_priority(
+    tasks: &[Sporadic],
+    key: &dyn Fn(&Sporadic) -> u64,
+    times: impl FnOnce(&[Sporadic]) -> Vec<Option<u64>>,
+) -> Answer {
     let mut order: Vec<usize> = (0..tasks.len()).collect();
     order.sort_by_key(|i| key(&tasks[*i]));
     let sorted: Vec<Sporadic> = order.iter().map(|i| tasks[*i]).collect();
     let mut responses = vec![None; tasks.len()];
-    for (i, time) in order.iter().zip(fixed::response_times(&sorted)) {
+    for (i, time) in order.iter().zip(times(&sorted)) {
         responses[*i] = time;
     }
-    Answer { responses: Some(responses), ..fixed::exact(&sorted).into() }
+    let verdict = Verdict::sufficient(responses.iter().all(Option::is_some));
+    Answer { responses: Some(responses), ..verdict.into() }
+}
+
+/// Of a test whose response times are all within deadlines, or none is known.
+fn bounded(responses: Option<Vec<u64>>) -> Answer {
+    let verdict = Verdict::sufficient(responses.is_some());
+    let responses = responses.map(|all| all.into_iter().map(Some).collect());
+    Answer { responses, ..verdict.into() }
 }
 
 fn pack(
@@ -194,20 +289,26 @@ fn pack(
 }
 
 fn windows(tasks: &[Sporadic], cpus: usize, fit: Packing) -> Answer {
-    match edf_wm(tasks, cpus, fit) {
+    planned(edf_wm(tasks, cpus, fit))
+}
+
+fn planned(plan: Result<Plan, usize>) -> Answer {
+    match plan {
         Ok(plan) => Answer { plan: Some(plan), ..Verdict::Schedulable.into() },
         Err(_) => Verdict::Unknown.into(),
     }
 }
 
-/// Never a hard promise: the verdict stays open, the bound is what there is.
-fn soft(tasks: &[Sporadic], cpus: usize) -> Answer {
-    let tardiness = global::tardiness::devi_anderson(tasks, cpus);
-    let verdict = match &tardiness {
-        Some(late) if late.iter().all(|t| *t == 0) => Verdict::Schedulable,
-        _ => Verdict::Unknown,
-    };
-    Answer { tardiness, ..verdict.into() }
+/// Not a hard promise unless nobody is ever late: the verdict stays open, the bound is what there is.
+fn soft(tardiness: Option<Vec<u64>>) -> Answer {
+    let in_time = tardiness.as_ref().is_some_and(|late| late.iter().all(|t| *t == 0));
+    Answer { tardiness, ..Verdict::sufficient(in_time).into() }
+}
+
+/// The same, from response times.
+fn like_edf(tasks: &[Sporadic], responses: Option<Vec<u64>>) -> Answer {
+    let answer = soft(responses.as_ref().map(|all| gel::late(tasks, all)));
+    Answer { responses: responses.map(|all| all.into_iter().map(Some).collect()), ..answer }
 }
 
 /// The least number of CPUs, more than `cpus` and at most `most`, with which `test` accepts the set.
