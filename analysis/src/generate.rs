@@ -102,12 +102,90 @@ impl Generator {
         None
     }
 
+    /// `n` tasks whose utilizations add up to `total`, uniform among all such that none is above 1, also where `total` is
+    /// close to `n`. `None` if there are none, or `n` is above 2000.
+    ///
+    /// Source: Emberson, Stafford and Davis 2010 (RandFixedSum).
+    pub fn randfixedsum(
+        &mut self,
+        n: usize,
+        total: f64,
+        periods: Periods,
+    ) -> Option<Vec<Sporadic>> {
+        let loads = self.fixed_sum(n, total)?;
+        Some(loads.into_iter().map(|u| self.task(u, periods)).collect())
+    }
+
+    /// `n` numbers in [0, 1] whose sum is `total`, uniform among all such.
+    ///
+    /// Stafford's way: the cut of the cube is made of simplices that a table leads to with probabilities by their volumes;
+    /// in the chosen one a point is drawn, and its coordinates are shuffled.
+    fn fixed_sum(&mut self, n: usize, total: f64) -> Option<Vec<f64>> {
+        if n == 0 || n > FIXED_SUM_MOST || !(0.0..=n as f64).contains(&total) {
+            return None;
+        }
+        let k = (total.floor() as usize).min(n - 1);
+        let turn = simplices(n, total - k as f64);
+        let mut numbers = Vec::with_capacity(n);
+        let (mut rest, mut column, mut sum, mut scale) = (total, k, 0.0, 1.0);
+        for i in (1..n).rev() {
+            let one = self.unit() <= turn[(i - 1) * n + column];
+            let shrink = libm::pow(self.unit(), 1.0 / i as f64);
+            sum += (1.0 - shrink) * scale * rest / (i + 1) as f64;
+            scale *= shrink;
+            let corner = f64::from(u8::from(one));
+            numbers.push(sum + scale * corner);
+            rest -= corner;
+            column -= usize::from(one);
+        }
+        numbers.push(sum + scale * rest);
+        for i in (1..n).rev() {
+            numbers.swap(i, self.between(0, i as u64) as usize);
+        }
+        numbers.iter_mut().for_each(|x| *x = x.clamp(0.0, 1.0));
+        Some(numbers)
+    }
+
     /// Shortens deadlines: uniform between execution time and period.
     pub fn constrain(&mut self, tasks: &mut [Sporadic]) {
         for task in tasks {
             task.deadline = self.between(task.wcet, task.period);
         }
     }
+}
+
+/// Larger tables do not fit memory well: a number for each pair.
+const FIXED_SUM_MOST: usize = 2000;
+
+/// For i + 1 numbers that are left and integer part j of their sum, at (i − 1)·n + j: the probability of the corner whose
+/// next coordinate is 1. `over` is what the whole sum is beyond its integer part.
+fn simplices(n: usize, over: f64) -> Vec<f64> {
+    let mut turn = vec![0.0; n.saturating_sub(1) * n];
+    // Volumes by integer part, shifted by one; only their ratios within a row count.
+    let mut volume = vec![0.0; n + 1];
+    let mut next = volume.clone();
+    volume[1] = 1.0;
+    for i in 2..=n {
+        let mut largest = 0.0f64;
+        for j in 1..=i {
+            let up = over + (j - 1) as f64;
+            let down = (i - j + 1) as f64 - over;
+            let (stay, go) = (volume[j] * up, volume[j - 1] * down);
+            next[j] = stay + go;
+            largest = largest.max(next[j]);
+            // The smaller part is divided: the other would lose its digits.
+            turn[(i - 2) * n + j - 1] = match next[j] > 0.0 {
+                true if down > up => go / next[j],
+                true => 1.0 - stay / next[j],
+                false => f64::from(u8::from(down <= up)),
+            };
+        }
+        // Products of thousands leave the range of floating point otherwise.
+        for j in 1..=i {
+            volume[j] = next[j] / largest;
+        }
+    }
+    turn
 }
 
 #[cfg(test)]
@@ -138,6 +216,57 @@ mod tests {
             assert!(
                 harmonic.iter().all(|t| t.period % MS == 0 && (t.period / MS).is_power_of_two())
             );
+        }
+    }
+
+    #[test]
+    fn fixed_sums_are_exact_to_rounding_and_means_are_equal() {
+        const SETS: u64 = 4000;
+        for (n, total) in [(1, 0.7), (2, 1.9), (5, 0.4), (6, 3.2), (10, 9.7), (3, 3.0), (4, 0.0)] {
+            let mut means = vec![0.0; n];
+            for stream in 0..SETS {
+                let all = Generator::new(5, stream).fixed_sum(n, total).unwrap();
+                assert!((all.iter().sum::<f64>() - total).abs() < 1e-12 * n as f64, "{all:?}");
+                assert!(all.iter().all(|u| (0.0..=1.0).contains(u)), "{all:?}");
+                means.iter_mut().zip(all).for_each(|(mean, u)| *mean += u / SETS as f64);
+            }
+            // No number in [0, 1] varies by more than 1/4; five standard errors of that.
+            let error = 5.0 * (0.25 / SETS as f64).sqrt();
+            for mean in means {
+                assert!((mean - total / n as f64).abs() < error, "{n} {total} {mean}");
+            }
+        }
+        assert!(
+            Generator::new(5, 0)
+                .fixed_sum(1000, 700.0)
+                .is_some_and(|all| { (all.iter().sum::<f64>() - 700.0).abs() < 1e-6 })
+        );
+        assert_eq!(Generator::new(5, 0).fixed_sum(3, 3.1), None);
+        assert_eq!(Generator::new(5, 0).fixed_sum(0, 0.0), None);
+    }
+
+    /// Both are uniform on the same sets, so squares and maxima agree as well as means.
+    #[test]
+    fn fixed_sums_are_distributed_as_those_of_uunifast_discard() {
+        const SETS: u64 = 20_000;
+        let far = Periods::Uniform(1 << 40, 1 << 40);
+        for (n, total) in [(3, 1.3), (4, 1.5), (5, 2.5), (4, 2.6)] {
+            let (mut a, mut b) = ([0.0; 3], [0.0; 3]);
+            for stream in 0..SETS {
+                let mut one = Generator::new(8, stream);
+                let two = one.uunifast_discard(n, total, far).unwrap();
+                let one = one.randfixedsum(n, total, far).unwrap();
+                for (sums, set) in [(&mut a, one), (&mut b, two)] {
+                    let u: Vec<f64> = set.iter().map(|t| t.wcet as f64 / t.period as f64).collect();
+                    sums[0] += u.iter().map(|u| u * u).sum::<f64>() / SETS as f64;
+                    sums[1] += u.iter().copied().fold(0.0, f64::max) / SETS as f64;
+                    // The first by itself, as the order is random too.
+                    sums[2] += u[0] * u[0] / SETS as f64;
+                }
+            }
+            for (a, b) in a.iter().zip(b) {
+                assert!((a - b).abs() < 0.012, "{n} {total}: {a} {b}");
+            }
         }
     }
 

@@ -123,9 +123,9 @@ mod tests {
                     seen.sort_unstable();
                     seen.dedup();
                     prop_assert_eq!(seen.len(), shares.len());
-                    let ends = shares.iter().map(|s| s.begin + s.window);
+                    let mut ends = shares.iter().map(|s| s.begin + s.window);
                     prop_assert!(ends.clone().zip(shares.iter().skip(1)).all(|(end, s)| end == s.begin));
-                    prop_assert_eq!(ends.last(), Some(task.deadline));
+                    prop_assert_eq!(ends.next_back(), Some(task.deadline));
                 }
                 prop_assert!(holds(&plan, cpus, &synchronous(&tasks, 200), 250));
                 prop_assert!(holds(&plan, cpus, &sporadic(&tasks, 200, seed), 250));

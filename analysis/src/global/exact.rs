@@ -67,7 +67,7 @@ pub fn load_ceiling(tasks: &[Sporadic]) -> u128 {
     let high = load_high(tasks);
     let (a, b) = (low.div_ceil(1 << 64), high.div_ceil(1 << 64));
     // On an integer the rest that was cut off decides.
-    if a == b && low % (1 << 64) != 0 {
+    if a == b && !low.is_multiple_of(1 << 64) {
         return a;
     }
     sum(loads(tasks)).and_then(|sum| sum.ceil().to_integer().to_u128()).unwrap_or(b)
