@@ -15,16 +15,25 @@ pub fn bar(tasks: &[Sporadic], cpus: usize) -> Verdict {
     }
     let mut left = work(tasks);
     let mut more = Vec::with_capacity(tasks.len());
-    let mut fits = |k| {
-        let end = longest(tasks, cpus, k)?;
-        let mut l = tasks[k].deadline;
-        while l <= end {
-            spend(&mut left, 2 * tasks.len())?;
-            l = next(tasks, cpus, k, l, &mut more)?;
-        }
-        Some(())
-    };
-    Verdict::sufficient((0..tasks.len()).all(|k| fits(k).is_some()))
+    let mut fits = |k| fits(tasks, cpus, k, &mut left, &mut more).is_some();
+    Verdict::sufficient((0..tasks.len()).all(&mut fits))
+}
+
+/// `None` if a job of task `k` can miss, or that takes too long to tell.
+fn fits(
+    tasks: &[Sporadic],
+    cpus: usize,
+    k: usize,
+    left: &mut u64,
+    more: &mut Vec<u64>,
+) -> Option<()> {
+    let end = longest(tasks, cpus, k)?;
+    let mut l = tasks[k].deadline;
+    while l <= end {
+        spend(left, 2 * tasks.len())?;
+        l = next(tasks, cpus, k, l, more)?;
+    }
+    Some(())
 }
 
 /// The longest window in which a job of task `k` can miss; `None` if there is no end to them.
@@ -86,40 +95,50 @@ fn next(tasks: &[Sporadic], cpus: usize, k: usize, l: u64, more: &mut Vec<u64>) 
 
 #[cfg(test)]
 mod tests {
-    use super::super::oracle::sets;
+    use super::super::oracle::{early, sets};
     use super::*;
     use proptest::prelude::*;
 
-    /// Every window up to `end`, term by term as in the paper.
-    fn every_window(tasks: &[Sporadic], cpus: usize, end: u64) -> bool {
-        tasks.iter().enumerate().all(|(k, me)| {
-            (0..end).all(|a| {
-                let l = a + me.deadline;
-                let most = l - me.wcet + 1;
-                let terms = tasks.iter().enumerate().map(|(i, t)| {
-                    let dbf =
-                        if l < t.deadline { 0 } else { ((l - t.deadline) / t.period + 1) * t.wcet };
-                    let with = l / t.period * t.wcet + t.wcet.min(l % t.period);
-                    if i == k {
-                        ((dbf - t.wcet).min(a), (with - t.wcet).min(a))
-                    } else {
-                        (dbf.min(most), with.min(most))
-                    }
-                });
-                let mut all: Vec<(u64, u64)> = terms.collect();
-                all.sort_by_key(|(least, with)| std::cmp::Reverse(with - least));
-                let sum: u64 =
-                    all.iter().enumerate().map(|(i, x)| if i + 1 < cpus { x.1 } else { x.0 }).sum();
-                sum < cpus as u64 * most
-            })
+    /// Whether windows of task `k` up to `end` leave room, term by term as in the paper; all, or those that end with a deadline.
+    fn windows(tasks: &[Sporadic], cpus: usize, k: usize, end: u64, all: bool) -> bool {
+        let me = &tasks[k];
+        let due =
+            |l: u64| tasks.iter().any(|t| l >= t.deadline && (l - t.deadline) % t.period == 0);
+        (0..end).filter(|a| all || due(a + me.deadline)).all(|a| {
+            let l = a + me.deadline;
+            let most = l - me.wcet + 1;
+            let terms = tasks.iter().enumerate().map(|(i, t)| {
+                let dbf = l.checked_sub(t.deadline).map_or(0, |x| (x / t.period + 1) * t.wcet);
+                let with = l / t.period * t.wcet + t.wcet.min(l % t.period);
+                let (own, limit) = if i == k { (t.wcet, a) } else { (0, most) };
+                ((dbf - own).min(limit), (with - own).min(limit))
+            });
+            let mut all: Vec<(u64, u64)> = terms.collect();
+            all.sort_by_key(|(least, with)| std::cmp::Reverse(with - least));
+            let sum: u64 =
+                all.iter().enumerate().map(|(i, x)| if i + 1 < cpus { x.1 } else { x.0 }).sum();
+            sum < cpus as u64 * most
         })
+    }
+
+    fn every_window(tasks: &[Sporadic], cpus: usize, end: u64) -> bool {
+        (0..tasks.len()).all(|k| windows(tasks, cpus, k, end, true))
+    }
+
+    #[test]
+    fn windows_that_end_with_deadlines_are_not_enough() {
+        let tasks = [(4, 14, 15), (13, 15, 20), (6, 9, 12), (16, 16, 16), (12, 12, 13)]
+            .map(|(wcet, deadline, period)| Sporadic { wcet, deadline, period });
+        let (mut left, mut more) = (u64::MAX, Vec::new());
+        assert!(windows(&tasks, 4, 2, 60, false) && !windows(&tasks, 4, 2, 60, true));
+        assert_eq!(fits(&tasks, 4, 2, &mut left, &mut more), None);
     }
 
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(3000))]
 
         #[test]
-        fn windows_that_are_passed_over_decide_nothing(tasks in sets(), cpus in 1usize..=5) {
+        fn windows_that_are_passed_over_decide_nothing(tasks in prop_oneof![sets(), early()], cpus in 1usize..=5) {
             if bar(&tasks, cpus) == Verdict::Schedulable {
                 prop_assert!(every_window(&tasks, cpus, 400));
             } else if constrained(&tasks) && load_high(&tasks) < (cpus as u128) << 64 {

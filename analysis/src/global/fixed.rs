@@ -79,3 +79,53 @@ fn response(
         l = next as u64;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::oracle::early;
+    use super::*;
+    use proptest::prelude::*;
+
+    /// The largest of all releases of the job under way: done in time, later ones as soon as they are released.
+    fn carried_by_trial(task: &Sporadic, response: u64, l: u64) -> u64 {
+        let begun = |ago: u64| {
+            let head = (response - ago).min(task.wcet - 1).min(l);
+            head + l.checked_sub(task.period - ago).map_or(0, |rest| fresh(task, rest))
+        };
+        (1..response).map(begun).max().unwrap_or(0).max(fresh(task, l))
+    }
+
+    /// The definition: the least window in which no choice of m − 1 tasks that carry work in fills all CPUs.
+    fn every_choice(tasks: &[Sporadic], cpus: usize, above: &[u64]) -> Option<u64> {
+        let me = &tasks[above.len()];
+        (me.wcet..=me.deadline).find(|l| {
+            let most = l - me.wcet + 1;
+            let choices = 0..1u32 << above.len();
+            choices.filter(|set| (set.count_ones() as usize) < cpus).all(|set| {
+                let sum: u64 = (0..above.len())
+                    .map(|i| match set >> i & 1 {
+                        0 => fresh(&tasks[i], *l).min(most),
+                        _ => carried_by_trial(&tasks[i], above[i], *l).min(most),
+                    })
+                    .sum();
+                me.wcet + sum / cpus as u64 <= *l
+            })
+        })
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(2000))]
+
+        #[test]
+        fn bounds_are_those_of_the_definition(
+            tasks in early(), cpus in 1usize..=4,
+        ) {
+            let mut above = Vec::new();
+            for bound in guan(&tasks, cpus) {
+                prop_assert_eq!(bound, every_choice(&tasks, cpus, &above));
+                let Some(bound) = bound else { break };
+                above.push(bound);
+            }
+        }
+    }
+}

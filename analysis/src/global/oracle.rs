@@ -17,6 +17,15 @@ pub fn sets_around() -> impl Strategy<Value = Vec<Sporadic>> {
     tasks_with(-3..=6, 2..=6)
 }
 
+/// Two to seven tasks with deadlines anywhere between execution time and period.
+pub fn early() -> impl Strategy<Value = Vec<Sporadic>> {
+    let task = (2u64..=12, 1u64..=12, 0u64..=11).prop_map(|(period, wcet, more)| {
+        let wcet = wcet.min(period / 2).max(1);
+        Sporadic { wcet, deadline: (wcet + more).min(period), period }
+    });
+    prop::collection::vec(task, 2..=7)
+}
+
 fn tasks_with(
     more: std::ops::RangeInclusive<i64>,
     n: std::ops::RangeInclusive<usize>,

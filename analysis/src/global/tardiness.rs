@@ -81,7 +81,7 @@ pub struct Supply {
 /// left without such work only while task k runs, which is for x·u + C at most, and beside at most H − 1 (m − 1) such
 /// CPUs; or so few tasks are left that each has one of the others for good.
 ///
-/// Source: Leontyev and Anderson 2007, in whose manner this is; B counts once as supply is taken over one window.
+/// Source: in the manner of Leontyev and Anderson 2007. B counts once, as supply is taken over one window from that instant on.
 pub fn restricted(tasks: &[Sporadic], supplies: &[Supply]) -> Option<Vec<u64>> {
     let m = supplies.len();
     let whole = |s: &Supply| s.budget == s.period && s.blackout == 0;

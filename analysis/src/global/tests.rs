@@ -3,7 +3,7 @@
 
 use proptest::prelude::*;
 
-use super::oracle::{misses, responses, sets, sets_around, sporadic, synchronous, tiny};
+use super::oracle::{early, misses, responses, sets, sets_around, sporadic, synchronous, tiny};
 use super::tardiness::{Supply, devi_anderson, restricted};
 use super::{bak::bak, bar::bar, bcl, ff_dbf::ff_dbf, fixed::guan, gel, gfb::gfb, rta, union};
 use crate::one_cpu;
@@ -154,7 +154,7 @@ proptest! {
 
     #[test]
     fn no_set_that_global_edf_tests_accept_misses_a_deadline(
-        tasks in prop_oneof![sets(), sets_around()], cpus in 1usize..=4, seed: u64,
+        tasks in prop_oneof![sets(), sets_around(), early()], cpus in 1usize..=4, seed: u64,
     ) {
         let accepted: Vec<&str> =
             EDF.iter().filter(|test| test.1(&tasks, cpus)).map(|test| test.0).collect();
@@ -165,7 +165,7 @@ proptest! {
 
     #[test]
     fn no_response_is_longer_than_its_bound(
-        tasks in prop_oneof![sets(), sets().prop_map(|t| implicit(&t))], cpus in 1usize..=4, seed: u64,
+        tasks in prop_oneof![sets(), sets().prop_map(|t| implicit(&t)), early()], cpus in 1usize..=4, seed: u64,
     ) {
         if let Some(bounds) = rta::edf(&tasks, cpus) {
             for (r, bound) in run_edf(&tasks, cpus, seed).iter().zip(bounds) {
@@ -183,7 +183,7 @@ proptest! {
 
     #[test]
     fn what_one_test_accepts_a_better_one_does(
-        tasks in prop_oneof![sets(), sets_around()], cpus in 1usize..=4,
+        tasks in prop_oneof![sets(), sets_around(), early()], cpus in 1usize..=4,
     ) {
         let says = |name: &str| EDF.iter().find(|test| test.0 == name).unwrap().1(&tasks, cpus);
         prop_assert!(!says("bcl") || says("bcl-iterative"));
