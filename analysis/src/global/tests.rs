@@ -88,6 +88,26 @@ fn a_heavy_task_among_others_has_a_bound_on_two_cpus_and_none_on_one() {
     }
 }
 
+/// By hand, as runs rarely come near these bounds.
+#[test]
+fn bounds_on_tardiness_are_those_of_the_formulas() {
+    // Λ = 2: x = (3 + 3 − 3) / (3 − 3/4) = 4/3.
+    assert_eq!(devi_anderson(&of(&[(3, 4); 4]), 3), Some(vec![5; 4]));
+    // S = 1, 1, 1.5; 2s = 3.5 + 0.75·(s − 3) + 4.5: s = 4.6.
+    let tasks = of(&[(1, 2), (2, 4), (6, 8)]);
+    assert_eq!(gel::g_edf(&tasks, 2), Some(vec![6, 8, 14]));
+    // S = 1, 1.25, 3.375; 2s = 5.625 + 0.75·(s − 3) + 2.625: s = 4.8; each at most 3.3 late.
+    assert_eq!(gel::g_fl(&tasks, 2), Some(vec![6, 8, 12]));
+    let half = Supply { budget: 1, period: 2, blackout: 2 };
+    let whole = Supply { budget: 1, period: 1, blackout: 0 };
+    // x·(5/2 − 1/2) = 2 + 1 − 1.
+    assert_eq!(restricted(&of(&[(1, 4); 4]), &[whole, half, whole]), Some(vec![2; 4]));
+    // x·(1 − 1/8 − 1/8) = 1 + 2 + (1 − 1)·1.
+    assert_eq!(restricted(&of(&[(1, 8); 2]), &[half, half]), Some(vec![5; 2]));
+    // x·(2 − 1/2 − 1/4) = 2 + 2 + (2 − 2)·1: the third CPU brings supply, and one more that may be left idle.
+    assert_eq!(restricted(&of(&[(1, 4); 4]), &[whole, half, half]), Some(vec![5; 4]));
+}
+
 /// Dhall and Liu 1978: light tasks with short periods delay a heavy one.
 #[test]
 fn dhalls_effect_is_seen() {
