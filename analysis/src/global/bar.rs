@@ -102,8 +102,9 @@ mod tests {
     /// Whether windows of task `k` up to `end` leave room, term by term as in the paper; all, or those that end with a deadline.
     fn windows(tasks: &[Sporadic], cpus: usize, k: usize, end: u64, all: bool) -> bool {
         let me = &tasks[k];
-        let due =
-            |l: u64| tasks.iter().any(|t| l >= t.deadline && (l - t.deadline) % t.period == 0);
+        let due = |l: u64| {
+            tasks.iter().any(|t| l >= t.deadline && (l - t.deadline).is_multiple_of(t.period))
+        };
         (0..end).filter(|a| all || due(a + me.deadline)).all(|a| {
             let l = a + me.deadline;
             let most = l - me.wcet + 1;
