@@ -56,7 +56,7 @@ struct Finding {
 pub fn run(options: &Options) -> Result<ExitCode> {
     if options.list {
         let lines: Vec<String> =
-            TESTS.iter().map(|t| format!("{:<16} {}\n", t.name, t.about)).collect();
+            TESTS.iter().map(|t| format!("{:<20} {}\n", t.name, t.about)).collect();
         print(&lines.concat())?;
         return Ok(ExitCode::SUCCESS);
     }
@@ -72,7 +72,8 @@ pub fn run(options: &Options) -> Result<ExitCode> {
             let answer = (test.run)(&tasks, cpus);
             let look = answer.verdict != Verdict::Schedulable
                 && tasks.len() <= TASKS_FOR_CHANGES
-                && !["utilization", "g-edf-tardiness"].contains(&test.name);
+                && !["utilization", "g-edf-tardiness", "g-edf-gel", "g-fl-tardiness"]
+                    .contains(&test.name);
             Finding {
                 test,
                 cpus_needed: look.then(|| cpus_needed(test, &tasks, cpus, CPUS_MOST)).flatten(),
@@ -153,7 +154,7 @@ fn table(set: &TaskSet, names: &[String], tasks: &[Sporadic], findings: &[Findin
         tasks.len(),
         set.cpus
     );
-    let _ = writeln!(text, "{:<16} {:<6} remarks", "test", "fits");
+    let _ = writeln!(text, "{:<20} {:<6} remarks", "test", "fits");
     for f in findings {
         let mut remarks = Vec::new();
         if let Some(cpus) = f.cpus_needed {
@@ -167,7 +168,7 @@ fn table(set: &TaskSet, names: &[String], tasks: &[Sporadic], findings: &[Findin
         }
         let _ = writeln!(
             text,
-            "{:<16} {:<6} {}",
+            "{:<20} {:<6} {}",
             f.test.name,
             word(f.answer.verdict),
             remarks.join("; ")

@@ -15,7 +15,7 @@ use rand_chacha::rand_core::{RngCore, SeedableRng};
 /// Sets in all; `ACCEPTED_SETS` says otherwise.
 const SETS: u64 = 100_000;
 /// A unit of time, ns: splits may be finer.
-const UNIT: u64 = 10_000;
+const UNIT: u64 = 120;
 /// Periods, in units; they have a common multiple of 24.
 const PERIODS: [u64; 6] = [3, 4, 6, 8, 12, 24];
 const HYPERPERIOD: u64 = 24 * UNIT;
