@@ -156,10 +156,10 @@ struct ob {
 	u64 alarm_at; /* the shell calls ob_alarm then: a replenishment, or laxity that ends */
 	struct ob_tree throttled; /* servers that wait for their replenishment, by its time */
 	struct ob_tree
-	    laxity;        /* EDZL: servers of which no thread runs, by the end of their laxity */
+	    laxity; /* EDZL: servers of which no thread runs, by the end of their laxity */
 	struct ob_tree windows; /* EDF-WMR: servers with a job, by the end of their window */
-	u64 share_ready;   /* CPUs that owe best-effort work its share now */
-	u64 share_quantum; /* ns served at a time; 0: no share is guaranteed */
+	u64 share_ready;        /* CPUs that owe best-effort work its share now */
+	u64 share_quantum;      /* ns served at a time; 0: no share is guaranteed */
 	u64 share_permille;
 	u64 slice; /* best-effort time slice, ns */
 	u32 nr_cpus;

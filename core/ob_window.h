@@ -4,8 +4,8 @@
  * (paper 000, section 5). A split reservation has legs; in each cycle of one period it may use its
  * share of leg k, on that leg's CPU, in the window from k·W to (k + 1)·W, with the window's end as
  * deadline. EDF-WM goes on to the next leg as soon as a share is used up: it is early there, which
- * disturbs nobody, for the deadline stays the window's. EDF-WMR stays until the window ends, with no
- * budget of its own but fit to be given some (FCBS).
+ * disturbs nobody, for the deadline stays the window's. EDF-WMR stays until the window ends, with
+ * no budget of its own but fit to be given some (FCBS).
  *
  * No two activations of a leg are less than a period apart, unless by being early, so to its CPU
  * each is the sporadic task (share, W, P) that the analysis has tested.
@@ -79,7 +79,8 @@ OB_FN void ob_window_release(ob_p ob OB_ARG, ob_server_p sv OB_ARG, u64 now)
 		end += sv->window;
 		leg++;
 	}
-	/* Past the last window of a deadline shorter than the period there is nothing left either. */
+	/* Past the last window of a deadline shorter than the period there is nothing left either.
+	 */
 	if (leg == sv->legs ||
 	    (leg + 1 == sv->legs && sv->cycle <= now && end - now < sv->window / 8))
 		ob_window_enter(ob, sv, next, 0, now);

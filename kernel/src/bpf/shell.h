@@ -27,7 +27,7 @@ struct shell {
 	u64 nr_tasks;
 	u64 nr_servers;
 	u64 armed[OB_MAX_CPUS + 1]; /* when each timer is set to fire; the last: replenishment */
-	struct shell_plan plan; /* the loader's, for the next `reserve` or `place` */
+	struct shell_plan plan;     /* the loader's, for the next `reserve` or `place` */
 	/* Counters. */
 	u64 pool_empty; /* threads that found no slot and run without the core */
 	u64 lock_failed;
