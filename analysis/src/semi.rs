@@ -13,7 +13,7 @@ use onbeat_model::units::Fraction;
 
 use crate::one_cpu::edf;
 use crate::partition::Packing;
-use crate::sporadic::{Load, Sporadic, Verdict, utilization};
+use crate::sporadic::{Load, Sporadic, utilization};
 
 /// Part of a task on one CPU.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,6 +36,11 @@ pub const LEGS_MOST: usize = 8;
 
 /// Shares of reservations are at least this long, ns: enforcement is exact to tens of microseconds, and a migration costs some.
 pub const SHARE_LEAST: u64 = 100_000;
+
+/// Steps after which a test gives up: a CPU that is all but full has a long busy period. It then counts as full, and of a share
+/// a 256th is given up.
+const STEPS_WHOLE: u32 = 20_000;
+const STEPS_SHARE: u32 = 2_000;
 
 /// Parts into which a CPU is divided where only some of it is offered.
 const PARTS: u64 = 1_000_000;
@@ -71,9 +76,9 @@ impl Cpu {
             return false;
         };
         self.tasks.push(task);
-        let verdict = edf::qpa(&self.tasks);
+        let taken = edf::violation(&self.tasks, STEPS_WHOLE) == Ok(None);
         self.tasks.pop();
-        verdict == Verdict::Schedulable
+        taken
     }
 
     fn put(&mut self, name: u64, task: &Sporadic) {
@@ -132,7 +137,7 @@ impl Cpu {
         let mut fits = 0;
         while share > 0 {
             self.tasks[last].wcet = share * unit;
-            match edf::violation(&self.tasks) {
+            match edf::violation(&self.tasks, STEPS_SHARE) {
                 Ok(None) => {
                     fits = share;
                     break;
@@ -142,8 +147,8 @@ impl Cpu {
                     let less = if at == 0 { self.bandwidth(unit) } else { self.allowed(at, unit) };
                     share = less.min(share - 1);
                 }
-                // Out of reach: a little less of a CPU is tested in a moment.
-                Err(()) => share -= share.div_ceil(1000),
+                // A little less is tested in a moment.
+                Err(()) => share -= share.div_ceil(256),
             }
             looks += 1;
             if looks > 1000 {

@@ -190,7 +190,8 @@ proptest! {
                     if let Some(budget) = r.nearest.budget_ns {
                         let with = |budget| Demand { budget, ..d.clone() };
                         prop_assert!(b.test(&with(budget)).is_ok());
-                        prop_assert!(b.test(&with(budget + 1)).is_err());
+                        // Where several CPUs have parts of it the nearest is near, not the greatest.
+                        prop_assert!(domains == Domains::Split || b.test(&with(budget + 1)).is_err());
                     }
                     if let Some(p) = r.nearest.period_ns {
                         let with = |p| Demand { period: p, deadline: p, ..d.clone() };

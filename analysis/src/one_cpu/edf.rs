@@ -27,7 +27,7 @@ fn deadline_before(tasks: &[Sporadic], t: u64) -> Option<u64> {
 }
 
 /// Up to where deadlines must be looked at, U being at most 1; `None` if out of reach.
-fn horizon(tasks: &[Sporadic]) -> Option<u64> {
+fn horizon(tasks: &[Sporadic], steps: u32) -> Option<u64> {
     // Baruah et al. 1990, in the form of Zhang and Burns 2009, theorem 4; rounded up, which only looks further.
     let left = Load::of(tasks).left(1);
     let far = (left > 0).then(|| {
@@ -47,7 +47,7 @@ fn horizon(tasks: &[Sporadic]) -> Option<u64> {
     let far = far.flatten();
     // The busy period ends sooner where much of the CPU is left; its recurrence is long where little is.
     let slow = far.is_some() && left < 1 << 60;
-    let busy = if slow { None } else { busy_period(tasks) };
+    let busy = if slow { None } else { busy_period(tasks, steps) };
     match (busy, far) {
         (Some(a), Some(b)) => Some(a.min(b)),
         (a, b) => a.or(b),
@@ -60,25 +60,26 @@ fn horizon(tasks: &[Sporadic]) -> Option<u64> {
 ///
 /// Source: Zhang and Burns 2009, theorem 5.
 pub fn qpa(tasks: &[Sporadic]) -> Verdict {
-    match violation(tasks) {
+    match violation(tasks, STEPS) {
         Ok(None) => Verdict::Schedulable,
         Ok(Some(_)) => Verdict::Unschedulable,
         Err(()) => Verdict::Unknown,
     }
 }
 
-/// A time up to which more is demanded than there is, 0 if that is because U > 1; `None`: no such time. `Err`: out of reach.
-pub(crate) fn violation(tasks: &[Sporadic]) -> Result<Option<u64>, ()> {
+/// A time up to which more is demanded than there is, 0 if that is because U > 1; `None`: no such time. `Err`: not found
+/// out in so many steps.
+pub(crate) fn violation(tasks: &[Sporadic], steps: u32) -> Result<Option<u64>, ()> {
     if compare_utilization(tasks, 1) == Ordering::Greater {
         return Ok(Some(0));
     }
     if tasks.iter().all(|task| task.deadline >= task.period) {
         return Ok(None);
     }
-    let horizon = horizon(tasks).ok_or(())?;
+    let horizon = horizon(tasks, steps).ok_or(())?;
     let first = tasks.iter().map(|task| task.deadline).min().unwrap_or(0);
     let Some(mut t) = deadline_before(tasks, horizon.saturating_add(1)) else { return Ok(None) };
-    for _ in 0..STEPS {
+    for _ in 0..steps {
         let h = demand(tasks, t);
         if h > u128::from(t) {
             return Ok(Some(t));
@@ -103,7 +104,7 @@ pub fn response_times(tasks: &[Sporadic]) -> Vec<Option<u64>> {
     if compare_utilization(tasks, 1) == Ordering::Greater {
         return vec![None; tasks.len()];
     }
-    let busy = busy_period(tasks);
+    let busy = busy_period(tasks, STEPS);
     (0..tasks.len()).map(|i| response_time(tasks, i, busy?)).collect()
 }
 
@@ -135,7 +136,7 @@ fn busy_until(tasks: &[Sporadic], i: usize, a: u64) -> Option<u64> {
     let me = tasks[i];
     let due = a.checked_add(me.deadline)?;
     let own = (a / me.period + 1).checked_mul(me.wcet)?;
-    fixed_point(own, |w| {
+    fixed_point(STEPS, own, |w| {
         let mut sum = own;
         for (j, other) in tasks.iter().enumerate() {
             if j == i || other.deadline > due {

@@ -38,7 +38,7 @@ fn response_time(tasks: &[Sporadic]) -> Option<u64> {
     let (mut longest, mut end) = (0, 0);
     for job in 0..u64::from(STEPS) {
         let own = (job + 1).checked_mul(me.wcet)?;
-        end = fixed_point(own.max(end), |w| {
+        end = fixed_point(STEPS, own.max(end), |w| {
             above.iter().try_fold(own, |sum, other| {
                 sum.checked_add(w.div_ceil(other.period).checked_mul(other.wcet)?)
             })
