@@ -27,11 +27,8 @@ demo: setup ## play movies under every policy on a real kernel; report in result
 	@$(BIN)/onbeat demo
 
 test: setup lint ## check formats, lint, run the tests, on real kernels too
-	$(CARGO) test --release --workspace --no-fail-fast -- $(SKIP)
+	$(CARGO) test --release --workspace --no-fail-fast
 	$(BIN)/onbeat sim experiments/kato-11.toml
-
-# See docs/decisions.md, "Open". `make soak` is the long form.
-SKIP = --skip no_task_is_lost
 
 format: ## format all sources
 	$(CARGO) fmt --all

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Random trouble for the scheduler, in short; `make soak` is the long form. Needs QEMU and a
-//! fetched kernel (`make setup`).
+//! Random trouble for the scheduler, in short; `make soak` is the long form, with CPUs that go off and on line, too (here:
+//! service.rs). Needs QEMU and a fetched kernel (`make setup`).
 
 mod guest;
 
@@ -28,15 +28,16 @@ fn churn(flavour: Flavour, acts: u32, options: &[&str]) {
     let console = machine.run().unwrap_or_else(|e| panic!("{e}"));
     println!("{console}");
     assert!(count(&console, " acts") >= acts, "{console}");
-    assert!(count(&console, " times a CPU") > 0, "{console}");
+    assert!(count(&console, " loads") > 1, "{console}");
 }
 
 #[test]
-fn no_task_is_lost_while_tasks_cpus_reservations_and_schedulers_come_and_go() {
-    churn(Flavour::Plain, 100, &["--seconds", "20", "--seed", "1"]);
+fn no_task_is_lost_while_tasks_reservations_and_schedulers_come_and_go() {
+    churn(Flavour::Plain, 100, &["--seconds", "12", "--seed", "1", "--no-hotplug"]);
 }
 
 #[test]
 fn no_task_is_lost_on_preempt_rt_either() {
-    churn(Flavour::Rt, 50, &["--seconds", "8", "--seed", "2", "--tasks", "30"]);
+    let options = ["--seconds", "8", "--seed", "2", "--tasks", "30", "--no-hotplug"];
+    churn(Flavour::Rt, 50, &options);
 }

@@ -6,6 +6,20 @@
 #ifndef CLOCKS_BPF_H
 #define CLOCKS_BPF_H
 
+/*
+ * A CPU on its way off line idles now and then with a kernel thread in its queue that its parking
+ * waits for (seen on Linux 7.2: nobody had told it to pick again). Until it is gone it is told to
+ * with every tick of another.
+ */
+static __always_inline void wake_leaving(s32 cpu)
+{
+	u32 count = shell->ob.nr_cpus;
+	u64 all = count < OB_MAX_CPUS ? OB_BIT(count) - 1 : ~0ULL, online = shell->ob.online;
+
+	if (online != all && (online & -online) == OB_BIT(cpu))
+		effects_kick(all & ~online);
+}
+
 /* A net under the timers: the tick looks at budgets too. And a thread that was asked to join or
  * leave a reservation while it runs may run on without a switch: it does so here. */
 void BPF_STRUCT_OPS(onbeat_tick, struct task_struct *p)
@@ -15,6 +29,7 @@ void BPF_STRUCT_OPS(onbeat_tick, struct task_struct *p)
 	u64 now, slice = BE_SLICE;
 
 	USE_ARENA();
+	wake_leaving(cpu);
 	if (t && t->want && !is_bound(p)) {
 		now = bpf_ktime_get_ns();
 		LOCKED(fx)

@@ -19,9 +19,9 @@ use std::os::fd::RawFd;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// A child that could run and has not beaten for so long is lost. Less than the kernel's watchdog
-/// allows, so that we tell the story first.
-pub const PATIENCE: Duration = Duration::from_secs(8);
+/// A child that could run and has not beaten for so long is lost. A heartbeat of the idle class takes several waits of
+/// seconds each; a single one of 10 s is found by the kernel's watchdog.
+pub const PATIENCE: Duration = Duration::from_secs(25);
 
 /// What to do, and for how long.
 #[derive(Debug, Args)]
