@@ -35,8 +35,14 @@ OB_INLINE ob_task_p ob_thread_take(ob_p ob, ob_server_p sv, ob_cpu_p c)
 OB_INLINE void ob_budget_check(ob_p ob, ob_server_p sv, u64 now)
 {
 	ob_server_charge(sv, now);
-	if (sv->e > 0 || ob_server_rests(sv) || !ob_policy_enforces(sv))
+	if (sv->e > 0 || sv->throttled || !ob_policy_enforces(sv))
 		return;
+	/* What it was given in a window whose share is used up is used up, too. */
+	if (sv->starved) {
+		ob_server_restore(ob, sv, now);
+		ob_server_requeue(ob, sv);
+		return;
+	}
 	sv->exhaustions++;
 	ob_emit(ob, now, OB_KC(OB_EV_EXHAUST, OB_NONE), OB_TS(OB_NONE, sv->id), 0, sv->s);
 	sv->urgent = 0;
@@ -188,6 +194,9 @@ OB_FN void ob_run(ob_p ob OB_ARG, u32 cpu, ob_task_p t OB_ARG, u64 now)
 	/* Siblings on other CPUs now share the budget with one more: their time is up sooner. */
 	if (sv && sv->running > 1)
 		ob_server_rearm(ob, sv);
+	/* Its reservation went elsewhere while it was on its way here. */
+	if (sv && !(ob_thread_cpus(sv, t) & OB_BIT(cpu)))
+		ob->kick |= OB_BIT(cpu);
 }
 
 /* What runs on `cpu` stops, for `reason` (enum ob_stop). */
@@ -244,7 +253,7 @@ OB_INLINE void ob_window_over(ob_p ob, ob_server_p sv, u64 now)
 {
 	ob_server_charge(sv, now);
 	ob_server_restore(ob, sv, now);
-	while (ob_window_end(sv) <= now && OB_LOOP)
+	while (ob_window_leave(sv) <= now && OB_LOOP)
 		ob_window_next(ob, sv, now);
 	if (sv->e <= 0)
 		ob_policy_exhausted(ob, sv, now);
@@ -324,7 +333,7 @@ OB_FN void ob_server_place(ob_p ob OB_ARG, ob_server_p sv OB_ARG, u64 domain, u6
 	if (!sv->throttled)
 		ob_tree_remove(&sv->domain->active, &sv->node);
 	if (sv->legs) {
-		ob_tree_remove(&ob->windows, &sv->lax);
+		ob_tree_remove(ob_server_windowed(sv) ? &ob->windows : &ob->laxity, &sv->lax);
 		sv->legs = 0;
 		sv->starved = 0;
 	}
@@ -340,6 +349,26 @@ OB_FN void ob_server_place(ob_p ob OB_ARG, ob_server_p sv OB_ARG, u64 domain, u6
 		return;
 	ob_server_requeue(ob, sv);
 	ob_preempt(ob, sv, sv->head ? sv->head->cpu : 0);
+}
+
+/* `sv`, placed at its first leg's CPU, has just been split (its plan is filled in). */
+OB_FN void ob_server_split(ob_p ob OB_ARG, ob_server_p sv OB_ARG, u64 now)
+{
+	ob_task_p t, next;
+
+	/* Unsplit it may have been linked there; split it is not yet in the other. */
+	ob_tree_remove(&ob->laxity, &sv->lax);
+	sv->urgent = 0;
+	for (t = sv->head; t && OB_LOOP; t = next) {
+		next = t->next;
+		if (!ob_thread_shut_out(ob, sv, t))
+			continue;
+		ob_thread_unlink(sv, t);
+		ob_ready(ob, t, now);
+	}
+	ob_window_restart(ob, sv, now);
+	if (!sv->throttled)
+		ob_preempt(ob, sv, sv->head ? sv->head->cpu : 0);
 }
 
 #endif

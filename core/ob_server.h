@@ -31,6 +31,12 @@ OB_INLINE int ob_server_starves(ob_server_p sv)
 	return sv->starved && sv->e <= 0;
 }
 
+/* Whether its `lax` is for ob->windows. */
+OB_INLINE int ob_server_windowed(ob_server_p sv)
+{
+	return sv->legs && sv->postponed;
+}
+
 /* Whether it may not run now, though its threads want to. */
 OB_INLINE int ob_server_rests(ob_server_p sv)
 {
@@ -83,7 +89,8 @@ OB_FN void ob_laxity_sync(ob_p ob OB_ARG, ob_server_p sv OB_ARG)
 	int edzl = sv->order == OB_ORDER_EDZL;
 	u64 end;
 
-	if (!edzl && sv->order != OB_ORDER_RM && ob_policy_enforces(sv))
+	/* The first kind is none. Where windows change at their ends those turn up elsewhere. */
+	if (!edzl && sv->order != OB_ORDER_RM && (sv->kind || ob_server_windowed(sv)))
 		return;
 	if (!sv->active || sv->throttled || !sv->waiting || sv->running || sv->urgent ||
 	    (edzl && sv->e <= 0)) {

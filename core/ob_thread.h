@@ -99,7 +99,7 @@ OB_FN void ob_server_end(ob_p ob OB_ARG, ob_server_p sv OB_ARG, u64 now)
 	sv->active = 0;
 	sv->urgent = 0;
 	sv->starved = 0;
-	ob_tree_remove(sv->legs ? &ob->windows : &ob->laxity, &sv->lax);
+	ob_tree_remove(ob_server_windowed(sv) ? &ob->windows : &ob->laxity, &sv->lax);
 	sv->jobs++;
 	if (now > due) {
 		sv->misses++;
@@ -174,6 +174,18 @@ OB_FN void ob_attach(ob_p ob OB_ARG, ob_task_p t OB_ARG, ob_server_p sv OB_ARG, 
 		ob->engaged--;
 }
 
+/* Whether `t` may not run where `sv` is served, now or in one of its windows. */
+OB_INLINE int ob_thread_shut_out(ob_p ob, ob_server_p sv, ob_task_p t)
+{
+	u64 cpus = t->cpus & ob->online;
+	u32 i;
+
+	for (i = OB_ZERO; i < sv->legs && i < OB_MAX_LEGS && OB_LOOP; i++)
+		if (!(sv->plan[i & (OB_MAX_LEGS - 1)].cpus & cpus))
+			return 1;
+	return !sv->legs && !(sv->cpus & cpus);
+}
+
 /*
  * A thread that its affinity, or a CPU's going, shuts out of its reservation's CPUs is best effort
  * until it may return: elsewhere the reservation was not admitted, and it must run somewhere.
@@ -189,7 +201,7 @@ OB_FN void ob_settle(ob_p ob OB_ARG, ob_task_p t OB_ARG, u64 now)
 		ob_attach(ob, t, OB_NULL, now);
 		return;
 	}
-	out = !(ob_thread_cpus(sv, t) & ob->online);
+	out = ob_thread_shut_out(ob, sv, t);
 	if (out == !t->server)
 		return;
 	ob_move(ob, t, out ? OB_NULL : sv, now);

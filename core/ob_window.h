@@ -20,12 +20,19 @@ OB_INLINE u64 ob_window_end(ob_server_p sv)
 	return sv->cycle + (sv->leg + 1) * sv->window;
 }
 
-/* EDF-WMR is woken at the ends of its windows while it has a job. */
+/* When EDF-WMR goes on: with a deadline before the period's end the last window is followed by a
+ * gap. */
+OB_INLINE u64 ob_window_leave(ob_server_p sv)
+{
+	return sv->leg + 1 < sv->legs ? ob_window_end(sv) : sv->cycle + sv->period;
+}
+
+/* EDF-WMR is woken then while it has a job. */
 OB_INLINE void ob_window_watch(ob_p ob, ob_server_p sv)
 {
-	u64 end = ob_window_end(sv);
+	u64 end = ob_window_leave(sv);
 
-	if (!sv->postponed || !sv->active)
+	if (!ob_server_windowed(sv) || !sv->active)
 		return;
 	ob_tree_remove(&ob->windows, &sv->lax);
 	sv->lax.key = end;
@@ -105,7 +112,7 @@ OB_FN void ob_window_restart(ob_p ob OB_ARG, ob_server_p sv OB_ARG, u64 now)
 /* The share is used up. */
 OB_INLINE void ob_window_exhausted(ob_p ob, ob_server_p sv, u64 now)
 {
-	u64 end = ob_window_end(sv);
+	u64 end = ob_window_leave(sv);
 
 	if (!sv->postponed || end <= now) {
 		ob_window_next(ob, sv, now);

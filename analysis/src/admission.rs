@@ -133,10 +133,9 @@ pub struct Demand {
 }
 
 impl Demand {
-    /// As the tests of each CPU see it: a late deadline promises no more than one at the period's end.
+    /// As the tests of each CPU see it.
     fn sporadic(&self) -> Sporadic {
-        let deadline = self.deadline.min(self.period).max(1);
-        Sporadic { wcet: self.budget, deadline, period: self.period }
+        Sporadic::served(self.budget, self.period, self.deadline)
     }
 
     /// Q / min(D, P).

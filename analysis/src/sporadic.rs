@@ -25,6 +25,12 @@ impl Sporadic {
         Self { wcet, deadline: period, period }
     }
 
+    /// What a constant bandwidth server of budget Q, period P and relative deadline D may ask of its CPU: Q in every min(D, P), for
+    /// with a new job it may begin anew after its deadline.
+    pub fn served(budget: u64, period: u64, deadline: u64) -> Self {
+        Self::implicit(budget, deadline.min(period).max(1))
+    }
+
     /// C / T.
     pub fn utilization(&self) -> BigRational {
         ratio(self.wcet, self.period)

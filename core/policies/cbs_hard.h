@@ -13,7 +13,7 @@ OB_INLINE void ob_cbs_hard_exhausted(ob_p ob, ob_server_p sv, u64 now)
 {
 	/* Another leg of the same period is no new budget. */
 	if (sv->legs && (sv->postponed || sv->leg + 1 < sv->legs))
-		ob_server_renew(ob, sv, now);
+		ob_window_exhausted(ob, sv, now);
 	else
 		ob_server_throttle(ob, sv, now, ob_server_next_period(sv));
 }
@@ -26,6 +26,10 @@ OB_INLINE void ob_cbs_hard_replenished(ob_p ob, ob_server_p sv, u64 now)
 {
 	ob_server_renew(ob, sv, now);
 	/* A wait that ended late must not leave a deadline in the past behind. */
-	if (sv->s <= now && !sv->legs)
+	if (sv->legs) {
+		if (ob_window_end(sv) <= now)
+			ob_window_enter(ob, sv, now, 0, now);
+	} else if (sv->s <= now) {
 		ob_server_set(ob, sv, now, (s64)sv->budget, now + sv->deadline);
+	}
 }

@@ -137,7 +137,7 @@ pub fn simulate_with(set: &TaskSet, policy: &CorePolicy, detail: Detail) -> Resu
         core.init_task(i, affinity, 100);
         if let Some(budget) = spec.budget {
             let deadline = spec.deadline.min(spec.period);
-            let task = Sporadic { wcet: budget, deadline, period: spec.period };
+            let task = Sporadic::served(budget, spec.period, deadline);
             let (domain, split) = placing.place(i as u64, &task, affinity);
             core.reserve(
                 i,

@@ -14,6 +14,17 @@ const PERIOD: u64 = 30 * MS;
 /// Two CPUs: task 0 has 20 of 30 ms of CPU 0, task 1 the same of CPU 1, task 2 has 10 ms in the first half of its period on
 /// CPU 0 and 10 ms in the second half on CPU 1.
 fn play(server: &str, postponed: bool, times: [&[u64]; 3], delays: &[u64]) -> Vec<Event> {
+    play_with(20, server, postponed, times, delays)
+}
+
+/// The same with another budget of task 0, ms.
+fn play_with(
+    first: u64,
+    server: &str,
+    postponed: bool,
+    times: [&[u64]; 3],
+    delays: &[u64],
+) -> Vec<Event> {
     let kind = onbeat_core::server_policies().iter().position(|n| *n == server).unwrap() as u32;
     let mut core = Core::new(2, 2, 0, 0, 3, 1 << 14);
     let mut loads = Vec::new();
@@ -22,7 +33,7 @@ fn play(server: &str, postponed: bool, times: [&[u64]; 3], delays: &[u64]) -> Ve
         let mut legs = [(0, 0); ffi::OB_MAX_LEGS as usize];
         (legs[0], legs[1]) = ((0, 10 * MS), (1, 10 * MS));
         let reservation = Reservation {
-            budget: 20 * MS,
+            budget: if i == 0 { first * MS } else { 20 * MS },
             period: PERIOD,
             deadline: PERIOD,
             cpus: 3,
@@ -78,6 +89,14 @@ fn a_share_that_is_used_up_is_fed_by_who_ends_early_under_fcbs_only() {
         ran(&play("fcbs", true, times, &[])),
         [(0, 0.0, 10.0), (0, 12.0, 15.0), (1, 15.0, 18.0)]
     );
+}
+
+#[test]
+fn who_was_fed_and_has_used_that_up_waits_again() {
+    // Task 0 leaves 2 ms at 12 ms; the window ends at 15 ms.
+    let times: [&[u64]; 3] = [&[2], &[5], &[16]];
+    let spans = ran(&play_with(4, "fcbs", true, times, &[]));
+    assert_eq!(spans, [(0, 0.0, 10.0), (0, 12.0, 14.0), (1, 15.0, 19.0)]);
 }
 
 #[test]

@@ -37,7 +37,6 @@ void BPF_STRUCT_OPS(onbeat_tick, struct task_struct *p)
 			ob_stop(&shell->ob, cpu, OB_STOP_PREEMPTED, now);
 			thread_join(t, now);
 			ob_run(&shell->ob, cpu, t, now);
-			check_place(t, cpu);
 			if (t->server)
 				slice = SCX_SLICE_INF;
 			UNLOCK(fx);

@@ -64,7 +64,7 @@ s32 BPF_STRUCT_OPS_SLEEPABLE(onbeat_init_task, struct task_struct *p,
 		if (t)
 			shell->free = t->next;
 		UNLOCK(fx);
-		effects_apply(&fx, 0);
+		effects_apply(&fx, bpf_ktime_get_ns());
 	}
 	if (!t) {
 		__sync_fetch_and_add(&shell->pool_empty, 1);

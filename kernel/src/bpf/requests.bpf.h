@@ -82,7 +82,7 @@ int reserve(struct shell_reserve *arg)
 			id = i;
 		}
 		UNLOCK(fx);
-		effects_apply(&fx, 0);
+		effects_apply(&fx, bpf_ktime_get_ns());
 		if (i < shell->nr_servers)
 			arg->id = id;
 	}
@@ -142,7 +142,7 @@ int place(struct shell_place *arg)
 		ob_server_place(&shell->ob, &shell->servers[id], domain, cpus, now);
 		split(&shell->servers[id]);
 		if (shell->servers[id].legs)
-			ob_window_restart(&shell->ob, &shell->servers[id], now);
+			ob_server_split(&shell->ob, &shell->servers[id], now);
 		UNLOCK(fx);
 		effects_apply(&fx, now);
 		return 0;
@@ -175,7 +175,7 @@ int release(struct shell_release *arg)
 			result = 0;
 		}
 		UNLOCK(fx);
-		effects_apply(&fx, 0);
+		effects_apply(&fx, bpf_ktime_get_ns());
 		arg->result = result;
 	}
 	return 0;

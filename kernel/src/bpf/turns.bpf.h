@@ -5,13 +5,6 @@
 #ifndef TURNS_BPF_H
 #define TURNS_BPF_H
 
-/* A thread runs on `cpu` that has just joined: is that a CPU of its reservation's? */
-static __always_inline void check_place(ob_task_p t, s32 cpu)
-{
-	if (t->server && !(ob_thread_cpus(t->server, t) & OB_BIT(cpu)))
-		shell->ob.kick |= OB_BIT(cpu);
-}
-
 /* Joins or leaves a reservation as asked by `assign`; the thread is neither queued nor running. */
 static __always_inline void thread_join(ob_task_p t, u64 now)
 {
@@ -114,7 +107,7 @@ void BPF_STRUCT_OPS(onbeat_dequeue, struct task_struct *p, u64 deq_flags)
 	{
 		ob_unqueue(&shell->ob, t);
 		UNLOCK(fx);
-		effects_apply(&fx, 0);
+		effects_apply(&fx, bpf_ktime_get_ns());
 	}
 }
 
@@ -288,7 +281,6 @@ void BPF_STRUCT_OPS(onbeat_running, struct task_struct *p)
 			ob_ready(&shell->ob, t, now);
 		ob_unqueue(&shell->ob, t);
 		ob_run(&shell->ob, cpu, t, now);
-		check_place(t, cpu);
 		if (t->server)
 			ob_server_requeue(&shell->ob, t->server);
 		UNLOCK(fx);
