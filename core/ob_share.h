@@ -18,6 +18,10 @@
  * that lets a thread wait for 10 s. */
 #define OB_PATIENCE 3000000000ULL
 
+/* Between marking a job and sleeping until the next release a program needs less service, ns: two
+ * system calls, which take up to 100 us on the lab's slow CPUs. */
+#define OB_MARK_GRACE 200000ULL
+
 /* Brings a CPU's credit up to `now`, by what it has been running. */
 OB_INLINE void ob_share_account(ob_p ob, ob_cpu_p c, u64 now)
 {

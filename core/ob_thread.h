@@ -86,11 +86,9 @@ OB_INLINE void ob_server_rouse(ob_p ob, ob_server_p sv, u64 now)
 		ob_server_begin(ob, sv, now);
 }
 
-/* A job of `sv` ends: counters, and the policy may pass on what is left. */
-OB_FN void ob_server_end(ob_p ob OB_ARG, ob_server_p sv OB_ARG, u64 now)
+/* `sv` has no job any more. */
+OB_FN void ob_server_leave(ob_p ob OB_ARG, ob_server_p sv OB_ARG, u64 now)
 {
-	u64 due = sv->release + sv->deadline;
-
 	ob_server_charge(sv, now);
 	ob_tree_remove(sv->throttled ? &ob->throttled : &sv->domain->active, &sv->node);
 	/* One that leaves while throttled keeps e ≤ 0 and its deadline: the release rule sees that.
@@ -99,7 +97,16 @@ OB_FN void ob_server_end(ob_p ob OB_ARG, ob_server_p sv OB_ARG, u64 now)
 	sv->active = 0;
 	sv->urgent = 0;
 	sv->starved = 0;
+	sv->marked = 0;
 	ob_tree_remove(ob_server_windowed(sv) ? &ob->windows : &ob->laxity, &sv->lax);
+}
+
+/* A job of `sv` ends: counters, and the policy may pass on what is left. */
+OB_FN void ob_server_end(ob_p ob OB_ARG, ob_server_p sv OB_ARG, u64 now)
+{
+	u64 due = sv->release + sv->deadline;
+
+	ob_server_leave(ob, sv, now);
 	sv->jobs++;
 	if (now > due) {
 		sv->misses++;
@@ -108,6 +115,20 @@ OB_FN void ob_server_end(ob_p ob OB_ARG, ob_server_p sv OB_ARG, u64 now)
 	}
 	ob_emit(ob, now, OB_KC(OB_EV_IDLE, OB_NONE), OB_TS(OB_NONE, sv->id), (u64)sv->e, sv->s);
 	ob_policy_completed(ob, sv, now);
+}
+
+/* Who marks a job and then sleeps until the next release has not begun that next job with the mark:
+ * it begins when waking up, with the pair of budget and deadline it has by then, as ever. Not in
+ * the log: it is an ACTIVATE that another follows. */
+OB_FN void ob_server_unbegin(ob_p ob OB_ARG, ob_server_p sv OB_ARG, u64 now)
+{
+	u64 used;
+
+	ob_server_charge(sv, now);
+	used = sv->consumed - sv->marked_consumed;
+	if (!sv->marked || used >= OB_MARK_GRACE || sv->has_saved)
+		return;
+	ob_server_leave(ob, sv, now);
 }
 
 /* Takes `t` out of whatever queue holds it. Idempotent. */
@@ -140,7 +161,11 @@ OB_FN void ob_sleep(ob_p ob OB_ARG, ob_task_p t OB_ARG, u64 now)
 	if (!sv)
 		return;
 	sv->awake--;
-	if (!sv->awake && sv->active && !sv->marks)
+	if (sv->awake || !sv->active)
+		return;
+	if (sv->marks)
+		ob_server_unbegin(ob, sv, now);
+	else
 		ob_server_end(ob, sv, now);
 }
 
@@ -258,7 +283,8 @@ OB_FN void ob_ready(ob_p ob OB_ARG, ob_task_p t OB_ARG, u64 now)
 	}
 }
 
-/* The program says that the job of t's server is complete; the next begins at once. */
+/* The program says that the job of t's server is complete; the next begins at once, unless it
+ * sleeps first. */
 OB_FN void ob_mark(ob_p ob OB_ARG, ob_task_p t OB_ARG, u64 now)
 {
 	ob_server_p sv = t->server;
@@ -266,6 +292,8 @@ OB_FN void ob_mark(ob_p ob OB_ARG, ob_task_p t OB_ARG, u64 now)
 	if (!sv || !sv->marks || !sv->active)
 		return;
 	ob_server_end(ob, sv, now);
+	sv->marked_consumed = sv->consumed;
+	sv->marked = 1;
 	ob_server_begin(ob, sv, now);
 	ob_server_requeue(ob, sv);
 }

@@ -99,10 +99,12 @@ struct ob_server {
 	u8 used;        /* slot: 0 free, 1 taken, 2 being released, takes no more threads */
 	u8 postponed;   /* split: it changes CPUs at the ends of its windows only (EDF-WMR) */
 	u8 starved;     /* so it waits for that end, its share used up, unless it is given budget */
-	u32 legs;       /* 0: not split */
-	u32 leg;        /* where it is now */
-	u64 window;     /* length of one leg's window */
-	u64 cycle;      /* when the first window of this cycle begins */
+	u8 marked;      /* its job began with a mark, and may be none yet (ob_server_unbegin) */
+	u64 marked_consumed; /* what had been consumed by then */
+	u32 legs;            /* 0: not split */
+	u32 leg;             /* where it is now */
+	u64 window;          /* length of one leg's window */
+	u64 cycle;           /* when the first window of this cycle begins */
 	struct ob_leg plan[OB_MAX_LEGS];
 	/* Counters since the reservation was made. */
 	u64 jobs;

@@ -140,7 +140,11 @@ fn draft(file: &Path) -> io::Result<tempfile::NamedTempFile> {
         .tempfile_in(folder_of(file))
 }
 
-fn check(file: &Path) -> Result<()> {
+/// Finds out whether a file can be written.
+///
+/// # Errors
+/// Names the file.
+pub fn check(file: &Path) -> Result<()> {
     if file.is_dir() {
         bail!("cannot write {}: it is a folder; name a file in it", file.display());
     }

@@ -1,238 +1,53 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! `onbeat sweep`: the part of random task sets that tests accept, against utilization.
+//! `onbeat sweep`: the part of random task sets that is accepted, against utilization.
+
+mod file;
+mod judge;
+mod kept;
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::fs::{self, File, OpenOptions};
-use std::io::{IsTerminal, Read, Write, stderr};
-use std::path::{Path, PathBuf};
+use std::io::{IsTerminal, stderr};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, bail};
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
-use onbeat_analysis::generate::{Generator, Periods};
-use onbeat_analysis::registry::{Test, find};
-use onbeat_analysis::sporadic::Verdict;
-use onbeat_model::units::parse_duration;
-use serde::Deserialize;
+use onbeat_analysis::generate::Periods;
+use onbeat_report::plot::{Curve, Panel, panels};
 use serde_json::json;
 
-use crate::lab::cancel_on_signals;
-use crate::output::print;
+use crate::lab::{cancel_on_signals, carry::guests_at_a_time};
+use crate::output::{self, print};
+use file::{By, Sweep};
+use judge::{Jury, Lab, Means};
+use kept::Kept;
 
-/// Points in a curve, tests and sets a point: more is a mistake.
-const POINTS_MOST: u32 = 1000;
-const SETS_MOST: u64 = 1_000_000;
-/// Bytes of a sweep file.
-const FILE_MOST: u64 = 1 << 20;
-
-/// Count how many random task sets schedulability tests accept
+/// Count how many random task sets are schedulable, against utilization
 ///
-/// The file says how sets are made and which tests judge them; experiments/sweeps/kato-21.toml is one. With --out each point is
-/// kept when it is done, and the same command goes on where it was stopped.
+/// The file says how sets are made and who judges them: schedulability tests, or policies that play them in the simulator or in
+/// the lab; experiments/sweeps/kato-21.toml is one. With --out each point is kept when it is done, and the same command goes on
+/// where it was stopped.
 #[derive(Debug, Args)]
 pub struct Options {
     /// The sweep file
     file: PathBuf,
+    /// Who judges the sets
+    #[arg(long, value_enum, default_value = "analysis")]
+    by: By,
     /// Keep results here (CSV), and go on from what is there
     #[arg(long, value_name = "FILE.csv")]
     out: Option<PathBuf>,
+    /// Draw the curves
+    #[arg(long, value_name = "FILE.svg")]
+    plot: Option<PathBuf>,
     /// Print one JSON object instead of a table
     #[arg(long)]
     json: bool,
-}
-
-/// What the file says.
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Sweep {
-    /// CPUs of the machine.
-    cpus: u32,
-    /// Task sets a point.
-    sets: u64,
-    /// Of the generator.
-    #[serde(default = "one")]
-    seed: u64,
-    utilization: Range,
-    /// Tasks have utilizations in this range, and as many are made as it takes…
-    each: Option<[f64; 2]>,
-    /// …or so many are made by UUniFast.
-    count: Option<usize>,
-    periods: Period,
-    /// Deadlines between execution time and period instead of at its end.
-    #[serde(default)]
-    constrained: bool,
-    /// Names of tests.
-    tests: Vec<String>,
-}
-
-fn one() -> u64 {
-    1
-}
-
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Range {
-    from: f64,
-    to: f64,
-    points: u32,
-}
-
-#[derive(Debug, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-enum Period {
-    Uniform([String; 2]),
-    LogUniform([String; 2]),
-    Harmonic([String; 2]),
-}
-
-impl Sweep {
-    fn load(path: &Path) -> Result<(Self, String)> {
-        let mut text = String::new();
-        let file = File::open(path).context("cannot be read; check the path")?;
-        file.take(FILE_MOST + 1)
-            .read_to_string(&mut text)
-            .context("is no text; give a TOML file")?;
-        ensure!(text.len() as u64 <= FILE_MOST, "is too long for a sweep; give a TOML file");
-        let sweep: Sweep = toml::from_str(&text)?;
-        ensure!((1..=64).contains(&sweep.cpus), "cpus = {}: 1 to 64 can be had", sweep.cpus);
-        ensure!((1..=SETS_MOST).contains(&sweep.sets), "sets = {}: 1 to {SETS_MOST}", sweep.sets);
-        let Range { from, to, points } = sweep.utilization;
-        ensure!(
-            (1..=POINTS_MOST).contains(&points) && from > 0.0 && from <= to && to <= 64.0,
-            "utilization: from, above 0, up to 64, in 1 to {POINTS_MOST} points"
-        );
-        match (sweep.each, sweep.count) {
-            (Some([low, high]), None) => ensure!(
-                0.001 <= low && low <= high && high <= 1.0,
-                "each = [{low}, {high}]: utilizations of tasks lie between 0.001 and 1"
-            ),
-            (None, Some(n)) => ensure!((1..=1000).contains(&n), "count = {n}: 1 to 1000 tasks"),
-            _ => bail!("say either each = [LOW, HIGH] or count = N"),
-        }
-        ensure!(!sweep.tests.is_empty(), "tests names none; see `onbeat analyze --list`");
-        Ok((sweep, text))
-    }
-
-    fn periods(&self) -> Result<Periods> {
-        let both = |[low, high]: &[String; 2]| -> Result<(u64, u64)> {
-            let parse =
-                |text: &str| parse_duration(text).map_err(|e| anyhow::anyhow!("periods: {e}"));
-            let (low, high) = (parse(low)?, parse(high)?);
-            ensure!(1000 <= low && low <= high, "periods go from 1us up, the shorter first");
-            Ok((low, high))
-        };
-        Ok(match &self.periods {
-            Period::Uniform(p) => both(p).map(|(a, b)| Periods::Uniform(a, b))?,
-            Period::LogUniform(p) => both(p).map(|(a, b)| Periods::LogUniform(a, b))?,
-            Period::Harmonic(p) => both(p).map(|(a, b)| Periods::Harmonic(a, b))?,
-        })
-    }
-
-    fn tests(&self) -> Result<Vec<&'static Test>> {
-        let test = |name: &String| {
-            let test = find(name).with_context(|| {
-                format!("there is no test \"{name}\"; `onbeat analyze --list` names them")
-            })?;
-            ensure!(!test.one_cpu || self.cpus == 1, "the test {name} is for one CPU");
-            Ok(test)
-        };
-        self.tests.iter().map(test).collect()
-    }
-
-    fn point(&self, i: u32) -> f64 {
-        let Range { from, to, points } = self.utilization;
-        if points == 1 { from } else { from + (to - from) * f64::from(i) / f64::from(points - 1) }
-    }
-
-    /// How many of the sets at one point each test accepts.
-    fn judge(
-        &self,
-        point: u32,
-        tests: &[&Test],
-        periods: Periods,
-        go_on: &dyn Fn() -> bool,
-    ) -> Option<Vec<u64>> {
-        let mut accepted = vec![0; tests.len()];
-        for set in 0..self.sets {
-            if !go_on() {
-                return None;
-            }
-            let mut generator = Generator::new(self.seed, u64::from(point) << 32 | set);
-            let total = self.point(point);
-            let tasks = match (self.each, self.count) {
-                (Some([low, high]), _) => Some(generator.until(total, low, high, periods)),
-                (_, n) => generator.uunifast_discard(n.unwrap_or(1), total, periods),
-            };
-            // No such set exists: nobody accepts it.
-            let Some(mut tasks) = tasks else { continue };
-            if self.constrained {
-                generator.constrain(&mut tasks);
-            }
-            for (count, test) in accepted.iter_mut().zip(tests) {
-                let answer = (test.run)(&tasks, self.cpus as usize);
-                *count += u64::from(answer.verdict == Verdict::Schedulable);
-            }
-        }
-        Some(accepted)
-    }
-}
-
-/// Points that are done, by number; and the file they are kept in.
-struct Kept {
-    done: BTreeMap<u32, Vec<u64>>,
-    out: Option<File>,
-}
-
-impl Kept {
-    /// What `out` holds of the same sweep.
-    fn open(out: Option<&Path>, head: &str, tests: usize) -> Result<Self> {
-        let mut kept = Kept { done: BTreeMap::new(), out: None };
-        let Some(path) = out else { return Ok(kept) };
-        let place = || format!("cannot write {}", path.display());
-        let before = match fs::read_to_string(path) {
-            Ok(text) => text,
-            Err(e) if e.kind() == std::io::ErrorKind::NotFound => String::new(),
-            Err(e) => return Err(e).with_context(place),
-        };
-        if !before.is_empty() {
-            let Some(rows) = before.strip_prefix(head) else {
-                bail!("{} is of another sweep; give another --out, or remove it", path.display());
-            };
-            // A line cut off by a crash is done again.
-            for row in rows.split_inclusive('\n').filter(|row| row.ends_with('\n')) {
-                let fields: Vec<&str> = row.trim_end().split(',').collect();
-                let point = fields.first().and_then(|f| f.parse().ok());
-                let counts: Vec<u64> =
-                    fields.iter().skip(2).filter_map(|f| f.parse().ok()).collect();
-                if let (Some(point), true) = (point, counts.len() == tests) {
-                    kept.done.insert(point, counts);
-                }
-            }
-        }
-        let whole: usize = before.rfind('\n').map_or(0, |end| end + 1);
-        let mut file =
-            OpenOptions::new().create(true).append(true).open(path).with_context(place)?;
-        file.set_len(whole as u64).with_context(place)?;
-        if whole == 0 {
-            file.write_all(head.as_bytes()).with_context(place)?;
-        }
-        kept.out = Some(file);
-        Ok(kept)
-    }
-
-    fn add(&mut self, point: u32, u: f64, counts: Vec<u64>) -> Result<()> {
-        if let Some(out) = &mut self.out {
-            let list: Vec<String> = counts.iter().map(u64::to_string).collect();
-            writeln!(out, "{point},{u:.4},{}", list.join(",")).context("cannot keep a point")?;
-        }
-        self.done.insert(point, counts);
-        Ok(())
-    }
 }
 
 /// Carries out the verb.
@@ -242,56 +57,31 @@ impl Kept {
 pub fn run(options: &Options) -> Result<ExitCode> {
     let place = || options.file.display().to_string();
     let (sweep, text) = Sweep::load(&options.file).with_context(place)?;
-    let (tests, periods) =
-        (sweep.tests().with_context(place)?, sweep.periods().with_context(place)?);
-    let names: Vec<&str> = tests.iter().map(|test| test.name).collect();
+    let (jury, periods) =
+        (sweep.jury(options.by).with_context(place)?, sweep.periods().with_context(place)?);
+    if let Some(plot) = &options.plot {
+        output::check(plot)?;
+    }
+    let names = jury.names();
+    let sets = jury.sets(sweep.sets);
     // The file itself names the sweep: another one's points do not belong here.
     let head = format!(
-        "# onbeat sweep {:08x}, {} sets a point\npoint,utilization,{}\n",
+        "# onbeat sweep {:08x} {}, {sets} sets a point\npoint,utilization,{}\n",
         crc32fast::hash(text.as_bytes()),
-        sweep.sets,
+        jury.world(),
         names.join(",")
     );
-    let kept = Kept::open(options.out.as_deref(), &head, tests.len())?;
-    let points = sweep.utilization.points;
-    let left: Vec<u32> = (0..points).filter(|p| !kept.done.contains_key(p)).collect();
-    let cancel = cancel_on_signals()?;
-    let bar = ProgressBar::new(left.len() as u64 * sweep.sets);
-    if stderr().is_terminal() {
-        bar.set_style(ProgressStyle::with_template("{bar:40} {percent}%, {eta} left")?);
-    } else {
-        bar.set_draw_target(indicatif::ProgressDrawTarget::hidden());
-    }
-    let (next, kept) = (AtomicU64::new(0), Mutex::new(kept));
-    let failed = Mutex::new(None);
-    thread::scope(|scope| {
-        for _ in 0..thread::available_parallelism().map_or(1, usize::from) {
-            scope.spawn(|| {
-                while let Some(point) = left.get(next.fetch_add(1, Ordering::Relaxed) as usize) {
-                    let go_on = || {
-                        bar.inc(1);
-                        !cancel.load(Ordering::Relaxed)
-                    };
-                    let Some(counts) = sweep.judge(*point, &tests, periods, &go_on) else { return };
-                    let mut kept = kept.lock().unwrap_or_else(|e| e.into_inner());
-                    if let Err(error) = kept.add(*point, sweep.point(*point), counts) {
-                        *failed.lock().unwrap_or_else(|e| e.into_inner()) = Some(error);
-                        return;
-                    }
-                }
-            });
-        }
-    });
-    bar.finish_and_clear();
-    let done = kept.into_inner().unwrap_or_else(|e| e.into_inner()).done;
-    if let Some(error) = failed.into_inner().unwrap_or_else(|e| e.into_inner()) {
-        return Err(error);
-    }
+    let kept = Kept::open(options.out.as_deref(), &head, names.len())?;
+    let done = all_points(&sweep, &jury, periods, kept)?;
     print(&if options.json {
-        object(&sweep, &names, &done)
+        object(&sweep, &jury, &names, &done)
     } else {
-        table(&sweep, &names, &done)
+        table(&sweep, &jury, &names, &done)
     })?;
+    if let Some(plot) = &options.plot {
+        draw(&sweep, &jury, &names, &done, plot)?;
+    }
+    let points = sweep.utilization.points;
     if (done.len() as u32) < points {
         let how = if options.out.is_some() {
             "the same command goes on from here"
@@ -303,8 +93,104 @@ pub fn run(options: &Options) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn table(sweep: &Sweep, names: &[&str], done: &BTreeMap<u32, Vec<u64>>) -> String {
-    let mut text = format!("success ratio, {} sets a point, {} CPUs\n", sweep.sets, sweep.cpus);
+/// How many sets of each point each judge accepts.
+type Points = BTreeMap<u32, Vec<u64>>;
+
+/// Judges the points that are not kept yet, on all processors; those that were done when it was stopped.
+fn all_points(sweep: &Sweep, jury: &Jury, periods: Periods, kept: Kept) -> Result<Points> {
+    let points = sweep.utilization.points;
+    let sets = jury.sets(sweep.sets);
+    let left: Vec<u32> = (0..points).filter(|p| !kept.done.contains_key(p)).collect();
+    let in_lab = matches!(jury, Jury::Lab(..));
+    let bar = ProgressBar::new(left.len() as u64 * sets);
+    if stderr().is_terminal() && !in_lab {
+        bar.set_style(ProgressStyle::with_template("{bar:40} {percent}%, {eta} left")?);
+    } else {
+        bar.set_draw_target(indicatif::ProgressDrawTarget::hidden());
+    }
+    let guests = left.len() * sets as usize * jury.names().len();
+    let lab = in_lab.then(|| Lab::new(guests)).transpose()?;
+    let means = Means { cancel: cancel_on_signals()?, lab };
+    let workers = match in_lab {
+        true => guests_at_a_time(),
+        false => thread::available_parallelism().map_or(1, usize::from),
+    };
+    let (next, kept, failed) = (AtomicU64::new(0), Mutex::new(kept), Mutex::new(None));
+    let one_point = |point: u32| -> Result<bool> {
+        let mut accepted = vec![0; jury.names().len()];
+        for set in 0..sets {
+            if means.cancel.load(Ordering::Relaxed) {
+                return Ok(false);
+            }
+            // If no such set exists nobody accepts it.
+            if let Some(tasks) = sweep.draw(point, set, periods) {
+                let name = format!("U {:.2}, set {set}", sweep.point(point));
+                let Some(yes) = jury.judge(&name, &tasks, sweep.cpus, &means)? else {
+                    return Ok(false);
+                };
+                accepted.iter_mut().zip(yes).for_each(|(count, yes)| *count += u64::from(yes));
+            }
+            bar.inc(1);
+        }
+        let mut kept = kept.lock().unwrap_or_else(|e| e.into_inner());
+        kept.add(point, sweep.point(point), accepted).map(|()| true)
+    };
+    thread::scope(|scope| {
+        for _ in 0..workers {
+            scope.spawn(|| {
+                while let Some(point) = left.get(next.fetch_add(1, Ordering::Relaxed) as usize) {
+                    match one_point(*point) {
+                        Ok(true) => (),
+                        Ok(false) => return,
+                        Err(error) => {
+                            // The others would fail in the same way, or could not be kept either.
+                            means.cancel.store(true, Ordering::Relaxed);
+                            failed.lock().unwrap_or_else(|e| e.into_inner()).get_or_insert(error);
+                            return;
+                        }
+                    }
+                }
+            });
+        }
+    });
+    bar.finish_and_clear();
+    match failed.into_inner().unwrap_or_else(|e| e.into_inner()) {
+        Some(error) => Err(error),
+        None => Ok(kept.into_inner().unwrap_or_else(|e| e.into_inner()).done),
+    }
+}
+
+fn draw(
+    sweep: &Sweep,
+    jury: &Jury,
+    names: &[String],
+    done: &Points,
+    plot: &std::path::Path,
+) -> Result<()> {
+    let sets = jury.sets(sweep.sets) as f64;
+    let curve = |(i, name): (usize, &String)| Curve {
+        name: name.clone(),
+        points: done.iter().map(|(p, n)| (sweep.point(*p), n[i] as f64 / sets)).collect(),
+        marks_only: false,
+    };
+    let cpus = f64::from(sweep.cpus);
+    let (from, to) = (sweep.utilization.from, sweep.utilization.to);
+    let panel = Panel {
+        title: format!("success ratio, {}, {} CPUs, {sets} sets a point", jury.world(), sweep.cpus),
+        axes: ("utilization of a set, CPUs".into(), "accepted".into()),
+        x: (from.min(cpus), to.max(cpus) + 0.05),
+        y: (0.0, 1.02),
+        curves: names.iter().enumerate().map(curve).collect(),
+        limit: Some((cpus, "U = m: the limit".into())),
+    };
+    let svg = panels(&[panel])?;
+    output::write(plot, |out| out.write_all(svg.as_bytes()))
+}
+
+fn table(sweep: &Sweep, jury: &Jury, names: &[String], done: &Points) -> String {
+    let sets = jury.sets(sweep.sets);
+    let (world, cpus) = (jury.world(), sweep.cpus);
+    let mut text = format!("success ratio ({world}), {sets} sets a point, {cpus} CPUs\n");
     let _ = write!(text, "{:>6}", "U");
     for name in names {
         let _ = write!(text, " {name:>12}");
@@ -313,16 +199,17 @@ fn table(sweep: &Sweep, names: &[&str], done: &BTreeMap<u32, Vec<u64>>) -> Strin
     for (point, counts) in done {
         let _ = write!(text, "{:>6.3}", sweep.point(*point));
         for count in counts {
-            let _ = write!(text, " {:>12.3}", *count as f64 / sweep.sets as f64);
+            let _ = write!(text, " {:>12.3}", *count as f64 / sets as f64);
         }
         text.push('\n');
     }
     text
 }
 
-fn object(sweep: &Sweep, names: &[&str], done: &BTreeMap<u32, Vec<u64>>) -> String {
+fn object(sweep: &Sweep, jury: &Jury, names: &[String], done: &Points) -> String {
+    let sets = jury.sets(sweep.sets);
     let ratio = |counts: &Vec<u64>| -> serde_json::Map<String, serde_json::Value> {
-        let of = |count: &u64| json!(*count as f64 / sweep.sets as f64);
+        let of = |count: &u64| json!(*count as f64 / sets as f64);
         names.iter().zip(counts).map(|(name, count)| (name.to_string(), of(count))).collect()
     };
     let points: Vec<_> = done
@@ -331,5 +218,8 @@ fn object(sweep: &Sweep, names: &[&str], done: &BTreeMap<u32, Vec<u64>>) -> Stri
             |(point, counts)| json!({"utilization": sweep.point(*point), "success": ratio(counts)}),
         )
         .collect();
-    format!("{:#}\n", json!({"cpus": sweep.cpus, "sets": sweep.sets, "points": points}))
+    format!(
+        "{:#}\n",
+        json!({"world": jury.world(), "cpus": sweep.cpus, "sets": sets, "points": points})
+    )
 }

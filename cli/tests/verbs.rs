@@ -312,3 +312,47 @@ fn a_sweep_goes_on_where_it_was_and_refuses_points_of_another() {
         assert!(!onbeat(&["sweep", bad.path()]).status.success(), "{to}");
     }
 }
+
+#[test]
+fn what_analysis_accepts_the_simulator_plays_without_a_miss_and_the_plot_shows_both() {
+    let text = "cpus = 2\nsets = 20\nutilization = { from = 1.2, to = 1.9, points = 3 }\n\
+         count = 4\nmethod = \"randfixedsum\"\nperiods = { log-uniform = [\"1ms\", \"20ms\"] }\n\
+         tests = [\"edf-wm\", \"edf-wmr\"]\n\
+         [simulation]\npolicies = [\"edf-wm\", \"edf-wmr\"]\nduration = \"2s\"\n";
+    let file = File::new(text);
+    let plot = file.beside("curves.svg");
+    let run = |by: &str| {
+        object(&onbeat(&[
+            "sweep",
+            file.path(),
+            "--json",
+            "--by",
+            by,
+            "--plot",
+            plot.to_str().unwrap(),
+        ]))
+    };
+    let (proven, played) = (run("analysis"), run("sim"));
+    for (proven, played) in
+        proven["points"].as_array().unwrap().iter().zip(played["points"].as_array().unwrap())
+    {
+        for name in ["edf-wm", "edf-wmr"] {
+            let ratio = |point: &serde_json::Value| point["success"][name].as_f64().unwrap();
+            assert!(ratio(played) >= ratio(proven), "{name}: {played} and {proven}");
+        }
+    }
+    let svg = std::fs::read_to_string(&plot).unwrap();
+    assert!(svg.starts_with("<svg") && svg.contains("edf-wmr") && svg.contains("U = m"));
+    // No set of the file is for the lab; policies that only a kernel has, and no time, are refused.
+    for (by, from, to) in [
+        ("lab", "", ""),
+        ("sim", "policies = [\"edf-wm\"", "policies = [\"fifo\""),
+        ("sim", "\"2s\"", "\"0s\""),
+        ("sim", "\"2s\"\n", "\"2s\"\nsets = 21\n"),
+    ] {
+        let bad = File::new(text.replacen(from, to, 1));
+        let output = onbeat(&["sweep", bad.path(), "--by", by]);
+        assert!(!output.status.success(), "{by} {to}");
+        assert!(complaint(&output).contains(bad.path()), "{}", complaint(&output));
+    }
+}

@@ -16,7 +16,8 @@ OB_INLINE void ob_fcbs_release(ob_p ob, ob_server_p sv, u64 now)
 	sv->has_saved = 0;
 	ob_server_take_up(ob, sv, now);
 	d = sv->domain;
-	if (d->bonus > 0) {
+	/* Who has just marked a job may be about to sleep: the bonus is for one that is there. */
+	if (d->bonus > 0 && !sv->marked) {
 		s64 left = d->bonus - (s64)(now - d->bonus_since);
 
 		if (left > 0) {

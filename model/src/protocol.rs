@@ -215,6 +215,9 @@ pub struct Reservation {
     pub age_ns: u64,
 }
 
+/// How the paragraph of a [`Refusal`] begins: who sees only the output of a program knows it by that.
+pub const DOES_NOT_FIT: &str = "the reservation does not fit";
+
 /// Why a reservation does not fit, and what would. Displays as a paragraph.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Refusal {
@@ -256,7 +259,7 @@ impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let percent = |x: Fraction| approximate_percent(x);
         let (budget, period) = (format_duration(self.budget_ns), format_duration(self.period_ns));
-        writeln!(f, "the reservation does not fit: {}", self.reason)?;
+        writeln!(f, "{DOES_NOT_FIT}: {}", self.reason)?;
         writeln!(f, "  asked: {budget} every {period}, {} of a CPU", percent(self.asked))?;
         writeln!(f, "  free:  {} of a CPU", percent(self.free))?;
         if !self.holders.is_empty() {

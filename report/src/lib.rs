@@ -5,13 +5,14 @@
 //! - [`table`]: a table for the terminal.
 //! - [`html`]: a page that opens from disk, with curves, bars, tables and the claims of papers beside ours.
 //! - [`claims`]: claims of papers as data, checked against outcomes.
+//! - [`plot`]: pictures, among them curves against one quantity.
 //! - [`perfetto`]: a trace for the Perfetto UI.
 
 pub mod claims;
 pub mod html;
 mod outcome;
 pub mod perfetto;
-mod plot;
+pub mod plot;
 pub mod table;
 
 pub use outcome::{Outcome, result_json};

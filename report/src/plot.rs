@@ -3,6 +3,7 @@
 //! vermilion marks the worst. They differ in lightness too (Okabe and Ito's palette), and every value is also written.
 
 mod curves;
+mod lines;
 mod rows;
 
 use onbeat_model::policy::Policy;
@@ -11,6 +12,7 @@ use plotters::prelude::*;
 use crate::Outcome;
 
 pub(crate) use curves::{curves, has_curves};
+pub use lines::{Curve, Panel, panels};
 pub(crate) use rows::{frames, quantities};
 
 pub(crate) const INK: RGBColor = RGBColor(0x22, 0x26, 0x2a);

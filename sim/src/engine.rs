@@ -98,6 +98,10 @@ pub struct Engine {
     unfinished: usize,
     /// Jobs completed so far.
     pub completed: u64,
+    /// The first job that was completed after its deadline: task and job.
+    pub late: Option<(usize, usize)>,
+    /// End with that job.
+    pub stop_when_late: bool,
 }
 
 /// More events than this, 40 bytes each, are a mistake rather than a trace.
@@ -158,13 +162,15 @@ impl Engine {
             now: 0,
             unfinished,
             completed: 0,
+            late: None,
+            stop_when_late: false,
         }
     }
 
     /// Runs until no job is left, at least until `least`, at most until `most`. Returns when.
     pub fn run(&mut self, least: u64, most: u64) -> u64 {
         while let Some(next) = self.next_event(most).filter(|_| self.events.len() <= EVENTS_MOST) {
-            if next > least && self.unfinished == 0 {
+            if next > least && self.unfinished == 0 || self.stop_when_late && self.late.is_some() {
                 break;
             }
             self.now = next;
@@ -272,8 +278,11 @@ impl Engine {
         self.progress(cpu);
         let i = self.cpus[cpu].task;
         let t = &mut self.tasks[i];
-        let Load::Jobs { times, marks, .. } = &t.load else { return };
+        let Load::Jobs { deadline, times, marks, .. } = &t.load else { return };
         let (job, exec, marks) = (t.job, times[t.job], *marks);
+        if now > t.load.release(job) + deadline && self.late.is_none() {
+            self.late = Some((i, job));
+        }
         let next = t.load.release(job + 1);
         let more = job + 1 < times.len();
         t.job += 1;
@@ -391,6 +400,18 @@ impl Engine {
         c.finish = now + t.remaining;
         c.slice = if endless { now + SLICE } else { u64::MAX };
         self.core.run(cpu as u32, c.task, now);
+    }
+
+    /// A job that is not done although its deadline has passed, or one that was done too late.
+    pub fn missed(&self) -> Option<(usize, usize)> {
+        let overdue = |(i, t): (usize, &Task)| match &t.load {
+            Load::Jobs { deadline, times, .. } => {
+                let due = t.load.release(t.job) + deadline;
+                (t.job < times.len() && due <= self.now).then_some((i, t.job))
+            }
+            Load::Endless => None,
+        };
+        self.late.or_else(|| self.tasks.iter().enumerate().find_map(overdue))
     }
 
     /// The core, for a look at its state.

@@ -63,13 +63,13 @@ struct Placing {
 }
 
 impl Placing {
-    fn new(set: &TaskSet, order: Order, domains: u32) -> Self {
+    fn new(set: &TaskSet, order: Order, domains: u32, least: u64) -> Self {
         let offer = Fraction::from_integer(1) - set.best_effort_share;
         let fit = match order {
             Order::SplitEdf => Packing::First,
             _ => Packing::Worst,
         };
-        let planner = Planner::new(&vec![offer; set.cpus as usize], fit, SHARE_LEAST);
+        let planner = Planner::new(&vec![offer; set.cpus as usize], fit, least);
         Self { order, cpus: set.cpus, domains, used: vec![0; domains as usize], planner }
     }
 
@@ -112,6 +112,67 @@ impl Placing {
 /// # Errors
 /// The set holds work that only a real kernel can run.
 pub fn simulate_with(set: &TaskSet, policy: &CorePolicy, detail: Detail) -> Result<Run, SimError> {
+    let (mut engine, infos) = engine(set, policy, detail, SHARE_LEAST)?;
+    let horizon = engine.run(set.duration, set.duration + GRACE);
+    if engine.overflowed() {
+        return Err(SimError::TooMuch);
+    }
+    let events = engine.finish();
+    let mut run = Run {
+        world: World::Sim,
+        policy: policy.name.to_owned(),
+        platform: Platform {
+            cpus: set.cpus,
+            onbeat: env!("CARGO_PKG_VERSION").to_owned(),
+            seed: set.seed,
+            ..Platform::default()
+        },
+        tasks: infos,
+        events,
+        origin_ns: 0,
+        horizon_ns: horizon,
+    };
+    // Jobs that late tasks never came to were released all the same.
+    run.add_missing_releases(set);
+    Ok(run)
+}
+
+/// Whether a job misses its deadline in the set's duration, and which: task (in the order of [`TaskSet::copies`]) and job.
+/// Nothing is recorded, and shares of split tasks may be as short as in analysis, where switching costs nothing. `None` if `go_on`, asked now and then, said no.
+///
+/// # Errors
+/// The set holds work that only a real kernel can run.
+pub fn first_miss(
+    set: &TaskSet,
+    policy: &CorePolicy,
+    go_on: &dyn Fn() -> bool,
+) -> Result<Option<FirstMiss>, SimError> {
+    let (mut engine, _) = engine(set, policy, Detail::Counters, 1)?;
+    engine.stop_when_late = true;
+    let mut until = 0;
+    while until < set.duration && engine.late.is_none() {
+        if !go_on() {
+            return Ok(None);
+        }
+        until = set.duration.min(until + BETWEEN_QUESTIONS);
+        engine.run(until, until);
+    }
+    Ok(Some(engine.missed()))
+}
+
+/// Task and job that miss a deadline first, if any do.
+pub type FirstMiss = Option<(usize, usize)>;
+
+/// Simulated ns after which [`first_miss`] asks whether to go on: some ten milliseconds of work.
+const BETWEEN_QUESTIONS: u64 = 100_000_000_000;
+
+/// The set's tasks on a core of their own, and what they are called. Shares of split tasks are at least `share_least` ns.
+fn engine(
+    set: &TaskSet,
+    policy: &CorePolicy,
+    detail: Detail,
+    share_least: u64,
+) -> Result<(Engine, Vec<TaskInfo>), SimError> {
     let copies: Vec<_> = set.copies().collect();
     let best_effort = set.best_effort_count() as usize;
     let all = if set.cpus == 64 { u64::MAX } else { (1 << set.cpus) - 1 };
@@ -128,7 +189,7 @@ pub fn simulate_with(set: &TaskSet, policy: &CorePolicy, detail: Detail) -> Resu
 
     let mut infos = Vec::new();
     let mut loads = Vec::new();
-    let mut placing = Placing::new(set, policy.order, domains);
+    let mut placing = Placing::new(set, policy.order, domains, share_least);
     for (i, c) in copies.iter().enumerate() {
         let spec = c.spec;
         let times = execution_times(set, c).ok_or_else(|| SimError::RealProgram(c.name()))?;
@@ -192,27 +253,5 @@ pub fn simulate_with(set: &TaskSet, policy: &CorePolicy, detail: Detail) -> Resu
         loads.push(Load::Endless);
     }
 
-    let mut engine = Engine::new(core, set.cpus, loads, set.overheads, detail);
-    let horizon = engine.run(set.duration, set.duration + GRACE);
-    if engine.overflowed() {
-        return Err(SimError::TooMuch);
-    }
-    let events = engine.finish();
-    let mut run = Run {
-        world: World::Sim,
-        policy: policy.name.to_owned(),
-        platform: Platform {
-            cpus: set.cpus,
-            onbeat: env!("CARGO_PKG_VERSION").to_owned(),
-            seed: set.seed,
-            ..Platform::default()
-        },
-        tasks: infos,
-        events,
-        origin_ns: 0,
-        horizon_ns: horizon,
-    };
-    // Jobs that late tasks never came to were released all the same.
-    run.add_missing_releases(set);
-    Ok(run)
+    Ok((Engine::new(core, set.cpus, loads, set.overheads, detail), infos))
 }

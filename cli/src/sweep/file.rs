@@ -1,0 +1,239 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! The sweep file: how sets are made, and who judges them.
+
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
+
+use anyhow::{Context, Result, bail, ensure};
+use onbeat_analysis::generate::{Generator, Periods};
+use onbeat_analysis::registry::{Test, find};
+use onbeat_analysis::sporadic::Sporadic;
+use onbeat_model::policy::{CORE, Policy};
+use onbeat_model::units::parse_duration;
+use serde::Deserialize;
+
+use super::judge::{Jury, Played};
+
+/// Points in a curve, tests and sets a point: more is a mistake.
+const POINTS_MOST: u32 = 1000;
+const SETS_MOST: u64 = 1_000_000;
+/// Bytes of a sweep file.
+const FILE_MOST: u64 = 1 << 20;
+
+/// What the file says.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Sweep {
+    /// CPUs of the machine.
+    pub cpus: u32,
+    /// Task sets a point.
+    pub sets: u64,
+    /// Of the generator.
+    #[serde(default = "one")]
+    pub seed: u64,
+    pub utilization: Range,
+    /// Tasks have utilizations in this range, and as many are made as it takes…
+    each: Option<[f64; 2]>,
+    /// …or there are so many, made by `method`.
+    count: Option<usize>,
+    method: Option<Method>,
+    periods: Period,
+    /// Deadlines between execution time and period instead of at its end.
+    #[serde(default)]
+    constrained: bool,
+    /// Names of tests.
+    #[serde(default)]
+    tests: Vec<String>,
+    /// How sets are played by the simulator…
+    simulation: Option<Play>,
+    /// …and how some of them in the lab.
+    lab: Option<Play>,
+}
+
+/// How sets are played, in simulator or lab: accepted is what misses no deadline from a synchronous release on.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Play {
+    policies: Vec<Policy>,
+    duration: String,
+    /// Only the first so many sets of a point.
+    sets: Option<u64>,
+    /// All times are multiplied by this first.
+    #[serde(default = "one")]
+    stretch: u64,
+    /// A job that is late by less is on time.
+    tolerance: Option<String>,
+}
+
+/// Who judges the sets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum By {
+    /// Schedulability tests: the file's `tests`
+    Analysis,
+    /// The simulator plays each set: the file's `[simulation]`
+    Sim,
+    /// The real kernel plays each set in the lab: the file's `[lab]`
+    Lab,
+}
+
+/// How `count` utilizations are drawn that add up to the total.
+#[derive(Debug, Clone, Copy, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Method {
+    UUniFast,
+    RandFixedSum,
+}
+
+fn one() -> u64 {
+    1
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Range {
+    pub from: f64,
+    pub to: f64,
+    pub points: u32,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum Period {
+    Uniform([String; 2]),
+    LogUniform([String; 2]),
+    Harmonic([String; 2]),
+}
+
+impl Sweep {
+    /// Reads and checks a file; also its text.
+    ///
+    /// # Errors
+    /// It cannot be read, or says what cannot be.
+    pub fn load(path: &Path) -> Result<(Self, String)> {
+        let mut text = String::new();
+        let file = File::open(path).context("cannot be read; check the path")?;
+        file.take(FILE_MOST + 1)
+            .read_to_string(&mut text)
+            .context("is no text; give a TOML file")?;
+        ensure!(text.len() as u64 <= FILE_MOST, "is too long for a sweep; give a TOML file");
+        let sweep: Sweep = toml::from_str(&text)?;
+        ensure!((1..=64).contains(&sweep.cpus), "cpus = {}: 1 to 64 can be had", sweep.cpus);
+        ensure!((1..=SETS_MOST).contains(&sweep.sets), "sets = {}: 1 to {SETS_MOST}", sweep.sets);
+        let Range { from, to, points } = sweep.utilization;
+        ensure!(
+            (1..=POINTS_MOST).contains(&points) && from > 0.0 && from <= to && to <= 64.0,
+            "utilization: from, above 0, up to 64, in 1 to {POINTS_MOST} points"
+        );
+        match (sweep.each, sweep.count) {
+            (Some([low, high]), None) => ensure!(
+                0.001 <= low && low <= high && high <= 1.0,
+                "each = [{low}, {high}]: utilizations of tasks lie between 0.001 and 1"
+            ),
+            (None, Some(n)) => ensure!((1..=1000).contains(&n), "count = {n}: 1 to 1000 tasks"),
+            _ => bail!("say either each = [LOW, HIGH] or count = N"),
+        }
+        ensure!(
+            sweep.method.is_none() || sweep.count.is_some(),
+            "method says how `count` tasks are drawn; give count = N with it"
+        );
+        Ok((sweep, text))
+    }
+
+    /// How periods are drawn.
+    ///
+    /// # Errors
+    /// They are no times, or none could be drawn.
+    pub fn periods(&self) -> Result<Periods> {
+        let both = |[low, high]: &[String; 2]| -> Result<(u64, u64)> {
+            let parse =
+                |text: &str| parse_duration(text).map_err(|e| anyhow::anyhow!("periods: {e}"));
+            let (low, high) = (parse(low)?, parse(high)?);
+            ensure!(1000 <= low && low <= high, "periods go from 1us up, the shorter first");
+            Ok((low, high))
+        };
+        Ok(match &self.periods {
+            Period::Uniform(p) => both(p).map(|(a, b)| Periods::Uniform(a, b))?,
+            Period::LogUniform(p) => both(p).map(|(a, b)| Periods::LogUniform(a, b))?,
+            Period::Harmonic(p) => both(p).map(|(a, b)| Periods::Harmonic(a, b))?,
+        })
+    }
+
+    /// Who judges, and with what.
+    ///
+    /// # Errors
+    /// The file does not say, or names what there is not.
+    pub fn jury(&self, by: By) -> Result<Jury> {
+        match by {
+            By::Analysis => self.tests().map(Jury::Tests),
+            By::Sim => {
+                let play = self.simulation.as_ref().context(
+                    "says nothing of simulations; add [simulation] with policies and a duration",
+                )?;
+                ensure!(play.tolerance.is_none(), "tolerance: the simulator needs none");
+                let core = |p: &Policy| {
+                    let found = CORE.iter().find(|core| core.name == p.to_string());
+                    found.with_context(|| {
+                        format!("the simulator does not play {p}; only Onbeat's own policies")
+                    })
+                };
+                let policies = play.policies.iter().map(core).collect::<Result<_>>()?;
+                Ok(Jury::Sim(policies, self.played(play)?))
+            }
+            By::Lab => {
+                let play = self.lab.as_ref().context(
+                    "says nothing of the lab; add [lab] with policies, a duration and sets",
+                )?;
+                Ok(Jury::Lab(play.policies.clone(), self.played(play)?))
+            }
+        }
+    }
+
+    fn tests(&self) -> Result<Vec<&'static Test>> {
+        ensure!(!self.tests.is_empty(), "tests names none; see `onbeat analyze --list`");
+        let test = |name: &String| {
+            let test = find(name).with_context(|| {
+                format!("there is no test \"{name}\"; `onbeat analyze --list` names them")
+            })?;
+            ensure!(!test.one_cpu || self.cpus == 1, "the test {name} is for one CPU");
+            Ok(test)
+        };
+        self.tests.iter().map(test).collect()
+    }
+
+    fn played(&self, play: &Play) -> Result<Played> {
+        let time = |name: &str, text: &str| {
+            parse_duration(text).map_err(|e| anyhow::anyhow!("{name}: {e}"))
+        };
+        let tolerance = play.tolerance.as_ref().map_or(Ok(0), |text| time("tolerance", text))?;
+        let duration = time("duration", &play.duration)?;
+        ensure!(!play.policies.is_empty(), "policies names none; see `onbeat policies`");
+        ensure!(duration > 0, "duration = 0: give a time such as \"10min\"");
+        ensure!((1..=1000).contains(&play.stretch), "stretch = {}: 1 to 1000", play.stretch);
+        let sets = play.sets.unwrap_or(self.sets);
+        ensure!((1..=self.sets).contains(&sets), "sets = {sets}: 1 to the file's {}", self.sets);
+        Ok(Played { duration, sets, stretch: play.stretch, tolerance, seed: self.seed })
+    }
+
+    /// Utilization of point `i`.
+    pub fn point(&self, i: u32) -> f64 {
+        let Range { from, to, points } = self.utilization;
+        if points == 1 { from } else { from + (to - from) * f64::from(i) / f64::from(points - 1) }
+    }
+
+    /// Set number `set` of a point; `None` if there is none with so much utilization.
+    pub fn draw(&self, point: u32, set: u64, periods: Periods) -> Option<Vec<Sporadic>> {
+        let mut generator = Generator::new(self.seed, u64::from(point) << 32 | set);
+        let total = self.point(point);
+        let n = self.count.unwrap_or(1);
+        let mut tasks = match (self.each, self.method) {
+            (Some([low, high]), _) => generator.until(total, low, high, periods),
+            (_, Some(Method::RandFixedSum)) => generator.randfixedsum(n, total, periods)?,
+            _ => generator.uunifast_discard(n, total, periods)?,
+        };
+        if self.constrained {
+            generator.constrain(&mut tasks);
+        }
+        Some(tasks)
+    }
+}
