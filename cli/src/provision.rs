@@ -1,18 +1,22 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! `onbeat provision`: how large budgets and queues of soft real-time streams should be.
 
+mod rows;
+
 use std::fmt::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use anyhow::{Result, bail, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use clap::Args;
 use onbeat_analysis::provision::{Constraint, Provision, Streams, moments};
 use onbeat_model::taskset::load_trace;
 use onbeat_model::units::parse_duration;
+use onbeat_report::plot::panels;
 use serde_json::{Value, json};
 
-use crate::output::print;
+use crate::output::{self, print};
+use rows::{Experiment, against_budget};
 
 /// Successive execution times more alike than this are not independent.
 const CORRELATED: f64 = 0.2;
@@ -23,20 +27,23 @@ const CORRELATED: f64 = 0.2;
 /// effort has a server on every CPU. Shows the largest feasible budget and the one with the least bound on tardiness.
 #[derive(Debug, Args)]
 pub struct Options {
+    /// A file with several numbers of streams instead, such as experiments/provision/kenna-t1.toml
+    #[arg(conflicts_with_all = ["cpus", "streams", "period", "mean", "deviation", "trace"])]
+    file: Option<PathBuf>,
     /// CPUs that schedule (without one set aside for interrupts)
-    #[arg(long, value_parser = clap::value_parser!(u32).range(2..=4096))]
-    cpus: u32,
+    #[arg(long, value_parser = clap::value_parser!(u32).range(2..=4096), required_unless_present = "file")]
+    cpus: Option<u32>,
     /// Streams
-    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=100_000))]
-    streams: u32,
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=100_000), required_unless_present = "file")]
+    streams: Option<u32>,
     /// Period of a stream, for example 41.7ms
-    #[arg(long, value_parser = parse_duration)]
-    period: u64,
+    #[arg(long, value_parser = parse_duration, required_unless_present = "file")]
+    period: Option<u64>,
     /// Mean execution time of a soft job
-    #[arg(long, value_parser = parse_duration, required_unless_present = "trace")]
+    #[arg(long, value_parser = parse_duration, required_unless_present_any = ["trace", "file"])]
     mean: Option<u64>,
     /// Its standard deviation
-    #[arg(long, value_parser = parse_duration, required_unless_present = "trace")]
+    #[arg(long, value_parser = parse_duration, required_unless_present_any = ["trace", "file"])]
     deviation: Option<u64>,
     /// Take mean and deviation from this trace: one execution time in ns a line
     #[arg(long, value_name = "FILE", conflicts_with_all = ["mean", "deviation"])]
@@ -53,6 +60,9 @@ pub struct Options {
     /// How far the largest budget stays below the limit of bounded tardiness, at which the bound is infinite
     #[arg(long, value_parser = parse_duration, default_value = "800us")]
     epsilon: u64,
+    /// Draw the bound on tardiness against the budget; with a file also against the number of streams
+    #[arg(long, value_name = "FILE.svg")]
+    plot: Option<PathBuf>,
     /// Print one JSON object
     #[arg(long)]
     json: bool,
@@ -67,7 +77,32 @@ fn ms(ns: u64) -> f64 {
 /// # Errors
 /// The values make no sense, or the trace cannot be read.
 pub fn run(options: &Options) -> Result<ExitCode> {
-    ensure!(options.period > 0, "--period 0: a stream needs a period; give one such as 41.7ms");
+    options.plot.as_deref().map_or(Ok(()), output::check)?;
+    match &options.file {
+        Some(file) => run_file(options, file).with_context(|| file.display().to_string()),
+        None => run_one(options),
+    }
+}
+
+fn draw(options: &Options, picture: impl FnOnce() -> Result<String>) -> Result<()> {
+    let Some(plot) = &options.plot else { return Ok(()) };
+    let svg = picture()?;
+    output::write(plot, |out| out.write_all(svg.as_bytes()))
+}
+
+fn run_file(options: &Options, file: &Path) -> Result<ExitCode> {
+    let experiment = Experiment::load(file)?;
+    draw(options, || experiment.plot())?;
+    print(&match options.json {
+        true => format!("{:#}\n", experiment.object()),
+        false => experiment.table(),
+    })?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn run_one(options: &Options) -> Result<ExitCode> {
+    let period = options.period.unwrap_or(0);
+    ensure!(period > 0, "--period 0: a stream needs a period; give one such as 41.7ms");
     ensure!(
         options.best_effort_period > 0 && options.best_effort_budget <= options.best_effort_period,
         "--best-effort-budget is above --best-effort-period; lower it"
@@ -75,9 +110,9 @@ pub fn run(options: &Options) -> Result<ExitCode> {
     let (mean, deviation, correlation) = figures(options)?;
     ensure!(mean > 0.0, "--mean 0: a soft job needs some time; give its mean, such as 14.5ms");
     let streams = Streams {
-        cpus: options.cpus,
-        count: options.streams,
-        period: ms(options.period),
+        cpus: options.cpus.unwrap_or(2),
+        count: options.streams.unwrap_or(1),
+        period: ms(period),
         mean,
         deviation,
         hard: ms(options.hard),
@@ -94,6 +129,7 @@ pub fn run(options: &Options) -> Result<ExitCode> {
     let violated = streams.violated(budget);
     let largest = streams.with_budget(budget);
     let best = streams.best_budget().filter(|best| streams.violated(best.budget).is_empty());
+    draw(options, || Ok(panels(&[against_budget(&streams)])?))?;
     if options.json {
         let mut object = json!({
             "mean_ms": mean,

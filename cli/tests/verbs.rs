@@ -356,3 +356,31 @@ fn what_analysis_accepts_the_simulator_plays_without_a_miss_and_the_plot_shows_b
         assert!(complaint(&output).contains(bad.path()), "{}", complaint(&output));
     }
 }
+
+#[test]
+fn table_1_of_kenna_comes_out_of_its_file_beside_the_printed_one() {
+    let experiment = checkout().join("experiments/provision/kenna-t1.toml");
+    let folder = File::new("");
+    let plot = folder.beside("kenna.svg");
+    let file = experiment.to_str().unwrap();
+    let found = object(&onbeat(&["provision", file, "--json", "--plot", plot.to_str().unwrap()]));
+    let rows = found["rows"].as_array().unwrap();
+    assert_eq!(rows.len(), 8);
+    for row in rows {
+        let figure = |part: &str, name: &str| row[part][name].as_f64().unwrap();
+        assert_eq!(row["largest"]["queue"], row["printed"]["queue"], "{row}");
+        let budgets = ["largest", "printed"].map(|part| figure(part, "budget_ms"));
+        assert!((budgets[0] - budgets[1]).abs() <= 0.005, "{row}");
+        assert!(row["violated"].as_array().unwrap().is_empty(), "{row}");
+        assert!(figure("best", "tardiness_ms") <= figure("printed", "tardiness_ms"), "{row}");
+    }
+    let svg = std::fs::read_to_string(&plot).unwrap();
+    assert!(svg.contains("18 streams") && svg.contains("printed in the paper"));
+    let text = std::fs::read_to_string(&experiment).unwrap();
+    for (from, to) in [("cpus = 11", "cpus = 1"), ("streams = 16", "streams = 0"), ("\"4ms\"", "4")]
+    {
+        let bad = File::new(text.replacen(from, to, 1));
+        let output = onbeat(&["provision", bad.path()]);
+        assert!(!output.status.success() && complaint(&output).contains(bad.path()), "{to}");
+    }
+}
