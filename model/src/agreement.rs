@@ -5,8 +5,9 @@ use std::cmp::Reverse;
 
 use serde::Serialize;
 
+use crate::event::EventKind;
 use crate::metrics::{jobs_of, metrics};
-use crate::run::Run;
+use crate::run::{Class, Run};
 
 /// How many differences are named.
 const WORST: usize = 10;
@@ -112,11 +113,78 @@ pub fn agreement(first: &Run, second: &Run, tolerance: u64) -> Result<Agreement,
     })
 }
 
+/// What comparing the migrations of two runs gave.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub struct Migrations {
+    /// In the first run.
+    pub first: u64,
+    /// In the second run.
+    pub second: u64,
+    /// Those of the first that the second has, too: of the same task to the same CPU, within the tolerance.
+    pub agreeing: u64,
+}
+
+impl Migrations {
+    /// The part of all migrations that agree, of either run; 1 without migrations.
+    pub fn fraction(&self) -> f64 {
+        match self.first + self.second {
+            0 => 1.0,
+            all => 2.0 * self.agreeing as f64 / all as f64,
+        }
+    }
+}
+
+impl std::ops::AddAssign for Migrations {
+    fn add_assign(&mut self, other: Self) {
+        self.first += other.first;
+        self.second += other.second;
+        self.agreeing += other.agreeing;
+    }
+}
+
+/// Compares when tasks with reservations change CPUs. Instants up to `tolerance` ns apart agree; each counts once.
+pub fn migrations(first: &Run, second: &Run, tolerance: u64) -> Migrations {
+    let (a, b) = (migrations_of(first), migrations_of(second));
+    let mut result = Migrations { first: a.len() as u64, second: b.len() as u64, agreeing: 0 };
+    let (mut a, mut b) = (a.into_iter().peekable(), b.into_iter().peekable());
+    // By task and CPU, then by time: whichever is behind without a partner has none.
+    while let (Some(x), Some(y)) = (a.peek(), b.peek()) {
+        if x.0 == y.0 && x.1.abs_diff(y.1) <= tolerance {
+            result.agreeing += 1;
+            a.next();
+            b.next();
+        } else if x < y {
+            a.next();
+        } else {
+            b.next();
+        }
+    }
+    result
+}
+
+/// Task and new CPU, and when, of each migration, in that order.
+fn migrations_of(run: &Run) -> Vec<((u32, u32), u64)> {
+    let mut last = vec![None; run.tasks.len()];
+    let mut found = Vec::new();
+    for event in &run.events {
+        let Some(task) = run.tasks.get(event.task as usize) else { continue };
+        if event.kind() != Some(EventKind::Run) || task.class != Class::Reserved {
+            continue;
+        }
+        let before = last[event.task as usize].replace(event.cpu);
+        if before.is_some_and(|cpu| cpu != event.cpu) {
+            found.push(((event.task, event.cpu), event.time));
+        }
+    }
+    found.sort_unstable();
+    found
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::event::{Event, EventKind};
-    use crate::run::{Class, Platform, TaskInfo, World};
+    use crate::event::Event;
+    use crate::run::{Platform, TaskInfo, World};
 
     /// A run of tasks of period 10 with these finishing times; 0 for a job that did not finish.
     fn run(tasks: &[&[u64]]) -> Run {
@@ -192,5 +260,26 @@ mod tests {
         assert!(matches!(agreement(&a, &b, 0), Err(Incomparable::Tasks(..))));
         let c = Run { policy: "rm".into(), ..a.clone() };
         assert!(agreement(&a, &c, 0).unwrap_err().to_string().contains("g-edf and rm"));
+    }
+
+    #[test]
+    fn migrations_agree_by_task_cpu_and_instant_and_count_once() {
+        let moving = |runs: &[(u64, u32)]| {
+            let mut run = run(&[&[5], &[5]]);
+            run.events = runs
+                .iter()
+                .map(|(time, cpu)| Event::new(*time, EventKind::Run, 0, 0).of(1).on(*cpu))
+                .collect();
+            run
+        };
+        let a = moving(&[(0, 0), (10, 1), (20, 1), (30, 0), (40, 1)]);
+        assert_eq!(migrations(&a, &a, 0), Migrations { first: 3, second: 3, agreeing: 3 });
+        // To another CPU, 3 later, and once more.
+        let b = moving(&[(0, 0), (10, 2), (33, 0), (40, 1), (41, 0), (42, 1)]);
+        let near = migrations(&a, &b, 3);
+        assert_eq!(near, Migrations { first: 3, second: 5, agreeing: 2 });
+        assert_eq!(near.fraction(), 0.5);
+        assert_eq!(migrations(&a, &b, 2).agreeing, 1);
+        assert_eq!(migrations(&moving(&[]), &moving(&[(5, 3)]), 0).fraction(), 1.0);
     }
 }
