@@ -308,7 +308,16 @@ OB_FN void ob_alarm(ob_p ob OB_ARG, u64 now)
 	ob->alarm_at = next;
 }
 
-/* `cpu` came or went. The shell has every server placed anew (ob_server_place). */
+/* A CPU has gone: what waits in `sv` for that one alone. Nobody else need act for it to run on. */
+OB_FN void ob_server_strand(ob_p ob OB_ARG, ob_server_p sv OB_ARG, u64 now)
+{
+	ob_server_expel(ob, sv, now);
+	if (sv->active && !sv->throttled)
+		ob_server_requeue(ob, sv);
+}
+
+/* `cpu` came or went. The shell looks at every server when it went (ob_server_strand), and has each
+ * placed anew (ob_server_place). */
 OB_FN void ob_online(ob_p ob OB_ARG, u32 cpu, u32 on, u64 now)
 {
 	u64 bit = OB_BIT(cpu);
@@ -328,8 +337,6 @@ OB_FN void ob_online(ob_p ob OB_ARG, u32 cpu, u32 on, u64 now)
 /* Moves `sv` to `cpus` of another domain, after CPUs came or went. It is split no more. */
 OB_FN void ob_server_place(ob_p ob OB_ARG, ob_server_p sv OB_ARG, u64 domain, u64 cpus, u64 now)
 {
-	ob_task_p t, next;
-
 	if (!sv->throttled)
 		ob_tree_remove(&sv->domain->active, &sv->node);
 	if (sv->legs) {
@@ -338,13 +345,7 @@ OB_FN void ob_server_place(ob_p ob OB_ARG, ob_server_p sv OB_ARG, u64 domain, u6
 		sv->starved = 0;
 	}
 	ob_server_rehome(ob, sv, &ob->domain[domain % OB_MAX_DOMAINS], cpus);
-	for (t = sv->head; t && OB_LOOP; t = next) {
-		next = t->next;
-		if (ob_thread_cpus(sv, t) & ob->online)
-			continue;
-		ob_thread_unlink(sv, t);
-		ob_ready(ob, t, now);
-	}
+	ob_server_expel(ob, sv, now);
 	if (sv->throttled)
 		return;
 	ob_server_requeue(ob, sv);
@@ -354,18 +355,10 @@ OB_FN void ob_server_place(ob_p ob OB_ARG, ob_server_p sv OB_ARG, u64 domain, u6
 /* `sv`, placed at its first leg's CPU, has just been split (its plan is filled in). */
 OB_FN void ob_server_split(ob_p ob OB_ARG, ob_server_p sv OB_ARG, u64 now)
 {
-	ob_task_p t, next;
-
 	/* Unsplit it may have been linked there; split it is not yet in the other. */
 	ob_tree_remove(&ob->laxity, &sv->lax);
 	sv->urgent = 0;
-	for (t = sv->head; t && OB_LOOP; t = next) {
-		next = t->next;
-		if (!ob_thread_shut_out(ob, sv, t))
-			continue;
-		ob_thread_unlink(sv, t);
-		ob_ready(ob, t, now);
-	}
+	ob_server_expel(ob, sv, now);
 	ob_window_restart(ob, sv, now);
 	if (!sv->throttled)
 		ob_preempt(ob, sv, sv->head ? sv->head->cpu : 0);

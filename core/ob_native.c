@@ -57,6 +57,14 @@ EXPORT void onbeat_online(ob_p ob, u32 cpu, u32 on, u64 now)
 {
 	ob_online(ob, cpu, on, now);
 }
+EXPORT void onbeat_strand(ob_p ob, ob_server_p sv, u64 now)
+{
+	ob_server_strand(ob, sv, now);
+}
+EXPORT u32 onbeat_strands(ob_p ob)
+{
+	return !!ob_share_strands(ob);
+}
 EXPORT void onbeat_attach(ob_p ob, ob_task_p t, ob_server_p sv, u64 now)
 {
 	ob_attach(ob, t, sv, now);

@@ -283,6 +283,21 @@ OB_FN void ob_ready(ob_p ob OB_ARG, ob_task_p t OB_ARG, u64 now)
 	}
 }
 
+/* Threads that wait where `sv` serves them no more become best effort until they may return. The
+ * caller requeues. */
+OB_FN void ob_server_expel(ob_p ob OB_ARG, ob_server_p sv OB_ARG, u64 now)
+{
+	ob_task_p t, next;
+
+	for (t = sv->head; t && OB_LOOP; t = next) {
+		next = t->next;
+		if (!ob_thread_shut_out(ob, sv, t))
+			continue;
+		ob_thread_unlink(sv, t);
+		ob_ready(ob, t, now);
+	}
+}
+
 /* The program says that the job of t's server is complete; the next begins at once, unless it
  * sleeps first. */
 OB_FN void ob_mark(ob_p ob OB_ARG, ob_task_p t OB_ARG, u64 now)

@@ -113,6 +113,13 @@ fn it_survives_a_cpu_that_goes_and_comes_and_says_what_is_not_guaranteed_meanwhi
 }
 
 #[test]
+fn a_cpu_goes_though_reserved_threads_may_run_nowhere_else_and_the_service_does_not_answer() {
+    fact_is("hotplug-alone-off", "true");
+    fact_is("hotplug-alone-programs", "true");
+    fact_is("hotplug-alone-state", "enabled");
+}
+
+#[test]
 fn being_thrown_out_by_the_kernel_is_explained() {
     fact_is("sysrq-status", "exit status: 3");
     fact_is("sysrq-words", "likely cause: somebody asked the kernel to (SysRq-S)");
@@ -187,6 +194,7 @@ fn in_the_guest() {
     wandering();
     ending();
     hotplug();
+    hotplug_without_the_service(&first);
     let monitor = start(Command::new("/bin/scx_onbeat").args(["--monitor", "0.2"]));
     std::thread::sleep(Duration::from_millis(1500));
     signal(&monitor, libc::SIGTERM);
@@ -279,6 +287,21 @@ fn burn(time: u64) -> Command {
     command
 }
 
+/// The same, on CPU 1 alone.
+fn pinned_burn(time: u64) -> Command {
+    let mut command = burn(time);
+    // SAFETY: sched_setaffinity may be called between fork and exec.
+    unsafe {
+        command.pre_exec(|| {
+            let mut set: libc::cpu_set_t = std::mem::zeroed();
+            libc::CPU_SET(1, &mut set);
+            libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &set);
+            Ok(())
+        });
+    }
+    command
+}
+
 fn between<'a>(text: &'a str, from: &str, to: &str) -> &'a str {
     text.split_once(from).and_then(|(_, rest)| rest.split_once(to)).unwrap_or(("?", "")).0
 }
@@ -296,17 +319,7 @@ fn joining_and_affinity() {
     assert!(words.contains("CPUS"), "{words}");
     let _ = service.release(grant.id);
 
-    let mut pinned = burn(800);
-    // SAFETY: sched_setaffinity may be called between fork and exec.
-    unsafe {
-        pinned.pre_exec(|| {
-            let mut set: libc::cpu_set_t = std::mem::zeroed();
-            libc::CPU_SET(1, &mut set);
-            libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &set);
-            Ok(())
-        });
-    }
-    let pinned = start(&mut pinned);
+    let pinned = start(&mut pinned_burn(800));
     let grant = service.reserve(pinned.id(), "pinned", &Params::new(15 * MS, 20 * MS)).unwrap();
     fact("affinity-program", between(&finish(pinned).1, "CPUS ", " SHARE"));
     let _ = service.release(grant.id);
@@ -411,6 +424,26 @@ fn hotplug() {
         signal(&program, libc::SIGKILL);
         finish(program);
     }
+}
+
+/// Threads of reservations that may run only on a CPU that goes wait there when the service cannot help.
+fn hotplug_without_the_service(scheduler: &Child) {
+    let programs: Vec<Child> = (0..3).map(|_| start(&mut pinned_burn(4000))).collect();
+    let mut service = service();
+    for program in &programs {
+        service.reserve(program.id(), "pinned", &Params::new(5 * MS, 20 * MS)).unwrap();
+    }
+    std::thread::sleep(Duration::from_millis(300));
+    signal(scheduler, libc::SIGSTOP);
+    let begin = Instant::now();
+    let online = "/sys/devices/system/cpu/cpu1/online";
+    fs::write(online, "0").unwrap();
+    fact("hotplug-alone-off", begin.elapsed() < Duration::from_secs(2));
+    let all = programs.into_iter().all(|program| finish(program).1.contains("CPUS"));
+    fact("hotplug-alone-programs", all);
+    fs::write(online, "1").unwrap();
+    signal(scheduler, libc::SIGCONT);
+    fact("hotplug-alone-state", state());
 }
 
 fn events() {

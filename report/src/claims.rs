@@ -27,7 +27,7 @@ struct Entry {
     expect: Vec<Expectation>,
 }
 
-/// `POLICY FIGURE OPERATOR VALUE`.
+/// `POLICY FIGURE OPERATOR VALUE`, perhaps with `+ NUMBER`.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(try_from = "String")]
 struct Expectation {
@@ -36,6 +36,8 @@ struct Expectation {
     figure: String,
     operator: Operator,
     value: Side,
+    /// Added to the value.
+    more: f64,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -140,7 +142,7 @@ impl Expectation {
                     x
                 }
             };
-            Some(Check { holds: self.operator.holds(left, right), values })
+            Some(Check { holds: self.operator.holds(left, right + self.more), values })
         };
         outcomes.iter().filter(meant).filter_map(check).collect()
     }
@@ -172,9 +174,14 @@ impl TryFrom<String> for Expectation {
 
     fn try_from(text: String) -> Result<Self, String> {
         let words: Vec<&str> = text.split_whitespace().collect();
-        let [policy, figure, operator, value] = words[..] else {
-            return Err(format!("\"{text}\" is not POLICY FIGURE OPERATOR VALUE"));
+        let wrong = || format!("\"{text}\" is not POLICY FIGURE OPERATOR VALUE [+ NUMBER]");
+        let (words, more) = match words[..] {
+            [.., "+", more] => {
+                (&words[..words.len() - 2], more.parse::<f64>().map_err(|_| wrong())?)
+            }
+            _ => (&words[..], 0.0),
         };
+        let [policy, figure, operator, value] = words[..] else { return Err(wrong()) };
         let known = |p: &str| p.parse::<Policy>().map(|p| p.to_string()).map_err(|e| e.to_string());
         let policy = if policy == "all" { None } else { Some(known(policy)?) };
         let metrics = serde_json::to_value(onbeat_model::metrics::Metrics::default());
@@ -193,7 +200,7 @@ impl TryFrom<String> for Expectation {
             Ok(number) => Side::Number(number),
             Err(_) => Side::Policy(known(value)?),
         };
-        Ok(Self { policy, figure: figure.into(), operator, value })
+        Ok(Self { policy, figure: figure.into(), operator, value, more })
     }
 }
 
@@ -222,6 +229,8 @@ mod tests {
         assert_eq!(verdict(no), Verdict::Differs);
         assert_eq!(verdict(&format!("{yes}, {no}")), Verdict::Partly);
         assert_eq!(verdict("\"all worst_second >= 24\""), Verdict::Holds);
+        assert_eq!(verdict("\"deadline miss_ratio > fcbs + 0.5\""), Verdict::Differs);
+        assert_eq!(verdict("\"deadline jobs <= fcbs + 0.5\""), Verdict::Holds);
         assert_eq!(verdict("\"all miss_ratio <= 0.01\""), Verdict::Partly);
     }
 
@@ -250,6 +259,7 @@ mod tests {
             ("nobody jobs > 3", "there is no policy"),
             ("fcbs beauty > 3", "no figure"),
             ("fcbs jobs ~ 3", "none of"),
+            ("fcbs jobs > fifo + some", "[+ NUMBER]"),
         ] {
             let text = format!(
                 "[[claim]]\nexperiment = \"e\"\nfigure = \"f\"\ntext = \"t\"\nexpect = [\"{expect}\"]"

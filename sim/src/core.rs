@@ -176,9 +176,18 @@ impl Core {
         unsafe { ffi::onbeat_alarm(self.ob(), now) }
     }
 
-    /// `cpu` comes or goes.
+    /// `cpu` comes or goes, as the kernel's shell has it.
     pub fn online(&mut self, cpu: u32, on: bool, now: u64) {
         unsafe { ffi::onbeat_online(self.ob(), cpu, on.into(), now) }
+        for i in (0..self.servers.len()).filter(|_| !on) {
+            let sv = &raw mut self.servers[i];
+            unsafe { ffi::onbeat_strand(self.ob(), sv, now) }
+        }
+    }
+
+    /// Whether a thread waits for CPUs that are all gone.
+    pub fn strands(&mut self) -> bool {
+        unsafe { ffi::onbeat_strands(self.ob()) != 0 }
     }
 
     /// Takes one CPU that must pick again.

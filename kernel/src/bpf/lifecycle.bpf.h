@@ -147,8 +147,23 @@ void BPF_STRUCT_OPS(onbeat_cpu_online, s32 cpu)
 
 void BPF_STRUCT_OPS(onbeat_cpu_offline, s32 cpu)
 {
+	u32 i;
+
 	USE_ARENA();
 	online(cpu, 0);
+	/* The service will place reservations anew, but it may be waiting for a thread of theirs.
+	 */
+	for (i = OB_ZERO; i < shell->nr_servers && can_loop; i++) {
+		u64 now = bpf_ktime_get_ns();
+
+		LOCKED(fx)
+		{
+			if (shell->servers[i].used == 1)
+				ob_server_strand(&shell->ob, &shell->servers[i], now);
+			UNLOCK(fx);
+			effects_apply(&fx, now);
+		}
+	}
 }
 
 #endif

@@ -10,6 +10,8 @@ pub(crate) struct Job {
     pub release: u64,
     pub deadline: u64,
     pub finish: Option<u64>,
+    /// CPU time it took, once it has finished.
+    pub used: u64,
 }
 
 /// Jobs of each task by index, and the number of events that fit nowhere.
@@ -19,7 +21,13 @@ pub(super) fn collect(events: &[Event], tasks: usize) -> (Vec<Vec<Job>>, u64) {
     for e in events.iter().filter(|e| e.kind() == Some(EventKind::Release)) {
         match jobs.get_mut(e.task as usize) {
             Some(list) => {
-                list.push(Job { index: e.a, release: e.time, deadline: e.b, finish: None });
+                list.push(Job {
+                    index: e.a,
+                    release: e.time,
+                    deadline: e.b,
+                    finish: None,
+                    used: 0,
+                });
             }
             None => anomalies += 1,
         }
@@ -35,7 +43,9 @@ pub(super) fn collect(events: &[Event], tasks: usize) -> (Vec<Vec<Job>>, u64) {
     for e in events.iter().filter(|e| e.kind() == Some(EventKind::Complete)) {
         let job = jobs.get_mut(e.task as usize).and_then(|list| find(list, e.a));
         match job {
-            Some(job) if job.finish.is_none() && e.time >= job.release => job.finish = Some(e.time),
+            Some(job) if job.finish.is_none() && e.time >= job.release => {
+                (job.finish, job.used) = (Some(e.time), e.b);
+            }
             _ => anomalies += 1,
         }
     }

@@ -14,7 +14,7 @@ pub use frames::{SecondFps, least_in_window};
 
 use crate::event::{Event, EventKind, NONE};
 use crate::run::{Class, Run};
-use crate::units::{MS, SEC};
+use crate::units::{MS, SEC, US};
 
 /// Figures of a whole run. Tasks of class best-effort enter only `best_effort_*` and `tasks`.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
@@ -56,6 +56,8 @@ pub struct Metrics {
     pub best_effort_cpus: f64,
     /// CPU time of all other tasks over the length of the run.
     pub reserved_cpus: f64,
+    /// CPU time of a job that finished, on average, µs: what it does, and what the kernel does in its name.
+    pub cpu_per_job_us: f64,
     /// Preemptions per counted job.
     pub preemptions: f64,
     /// Migrations per counted job.
@@ -218,6 +220,8 @@ pub fn detailed(run: &Run) -> (Metrics, Vec<TaskMetrics>) {
     (total.mean_fps, total.fps_sd) = (fps.mean(), fps.sd());
     (total.tardiness_mean_ms, total.tardiness_p99_ms, total.tardiness_max_ms) = stats.tardiness;
     (total.response_mean_ms, total.response_p99_ms, total.response_max_ms) = stats.response;
+    let finished = all.jobs() - all.unfinished;
+    total.cpu_per_job_us = per(all.used as f64, finished) / US as f64;
     total.jitter_mean_ms =
         if jitter_tasks == 0 { 0.0 } else { jitter_sum / f64::from(jitter_tasks) };
     total.jitter_max_ms = ms(all.jitter_max);
@@ -264,6 +268,8 @@ struct Sample {
     released: u64,
     misses: u64,
     unfinished: u64,
+    /// CPU time of finished jobs, ns.
+    used: u64,
     jitter_sum: u128,
     jitter_count: u64,
     jitter_max: u64,
@@ -298,6 +304,7 @@ impl Sample {
             if job.finish.is_none() {
                 continue;
             }
+            self.used = self.used.saturating_add(job.used);
             if let Some(before) = previous.replace(response) {
                 let jitter = response.abs_diff(before);
                 self.jitter_sum += u128::from(jitter);
@@ -313,6 +320,7 @@ impl Sample {
         self.released += other.released;
         self.misses += other.misses;
         self.unfinished += other.unfinished;
+        self.used = self.used.saturating_add(other.used);
         self.jitter_sum += other.jitter_sum;
         self.jitter_count += other.jitter_count;
         self.jitter_max = self.jitter_max.max(other.jitter_max);

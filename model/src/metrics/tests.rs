@@ -124,6 +124,16 @@ fn totals_reported_by_the_world_beat_the_switches() {
 }
 
 #[test]
+fn cpu_time_of_a_job_is_the_mean_of_those_that_finished() {
+    let mut events =
+        vec![release(0, 0, 0, MS), release(0, 1, MS, 2 * MS), release(0, 2, 2 * MS, 3 * MS)];
+    for (job, used) in [(0, 400_000), (1, 700_000)] {
+        events.push(Event::new((job + 1) * MS, EventKind::Complete, job, used).of(0));
+    }
+    assert_eq!(one(events, 3).0.cpu_per_job_us, 550.0);
+}
+
+#[test]
 fn a_task_still_running_at_the_horizon_is_charged_until_there() {
     let tasks = vec![task("hog", Class::BestEffort, 0)];
     let events = vec![Event::new(2 * MS, EventKind::Run, 0, 0).of(0).on(0)];

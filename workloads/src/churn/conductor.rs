@@ -22,6 +22,8 @@ use crate::sys::{self, Class};
 const MS: u64 = 1_000_000;
 /// How often everybody is looked at.
 const LOOK: Duration = Duration::from_millis(200);
+/// A CPU that takes longer to come or go waits for somebody who is not served.
+const HOTPLUG_MOST: Duration = Duration::from_secs(5);
 /// Acts the story tells.
 const PAST: usize = 30;
 const SCHED_EXT: i32 = 7;
@@ -251,8 +253,16 @@ impl Conductor {
         let way = if on { "on" } else { "off" };
         self.remember(&format!("CPU {cpu} {way}"));
         let file = format!("/sys/devices/system/cpu/cpu{cpu}/online");
+        let begin = Instant::now();
         fs::write(file, if on { "1" } else { "0" })
             .with_context(|| format!("CPU {cpu} does not go {way}"))?;
+        let took = begin.elapsed();
+        if took > HOTPLUG_MOST {
+            // If the kernel has thrown the scheduler out, that has more to tell.
+            std::thread::sleep(LOOK);
+            self.look()?;
+            bail!("CPU {cpu} took {took:?} to go {way}");
+        }
         // That took a while.
         self.rested();
         Ok(())
