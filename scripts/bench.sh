@@ -2,15 +2,17 @@
 # SPDX-License-Identifier: GPL-2.0-only
 # Measures what Onbeat costs; tables on stdout, everything measured in results/bench.
 #
-#   bench.sh [sim|loads|costs]...     all of them when none is given
+#   bench.sh [sim|loads|costs|sweeps|frames]...     all of them when none is given
 #
 #   sim    jobs a second in the simulator, 24 tasks on 4 CPUs
 #   loads  usual loads in the lab under Onbeat without reservations, under the kernel's own EEVDF and
 #          under published sched_ext schedulers, on 1 and on 4 CPUs
 #   costs  guest nanoseconds per call of the scheduler's entry points with 1 to 1000 tasks
+#   sweeps three figures of 20,000 task sets each through all their tests, in seconds
+#   frames CPU time of a decoded frame under SCHED_DEADLINE and Onbeat, on one CPU of the lab
 set -eu
 cd "$(dirname "$0")/.."
-[ $# -gt 0 ] || set -- sim loads costs
+[ $# -gt 0 ] || set -- sim loads costs sweeps frames
 out=results/bench
 mkdir -p "$out"
 bin=target/release
@@ -81,11 +83,33 @@ costs() {
     done <"$out/costs"
 }
 
+sweeps() {
+    echo "Analysis, seconds for 20 points of 1000 sets, all tests of the file"
+    begin=$(date +%s)
+    for figure in 21 22 23; do
+        from=$(date +%s)
+        "$bin/onbeat" sweep "experiments/sweeps/kato-$figure.toml" --plot "$out/kato-$figure.svg" >"$out/kato-$figure"
+        echo "kato-$figure $(($(date +%s) - from))"
+    done
+    echo "all     $(($(date +%s) - begin))"
+}
+
+frames() {
+    echo "CPU time of a frame, microseconds (the player's and the kernel's in its name)"
+    for experiment in kato-13 kato-19; do
+        "$bin/onbeat" lab "experiments/$experiment.toml" --json >"$out/$experiment.json"
+        awk -v experiment="$experiment" '
+            /"cpu_per_job_us"/ { gsub(/[^0-9.]/, "", $2); cost = $2 }
+            /"policy"/ { gsub(/[",]/, "", $2); policy = $2; value[++n] = cost; name[n] = policy; cost = "" }
+            END { for (i = 1; i <= n; i++) print experiment, name[i], value[i] }' "$out/$experiment.json"
+    done
+}
+
 for part in "$@"; do
     case $part in
-    sim | loads | costs) "$part" ;;
+    sim | loads | costs | sweeps | frames) "$part" ;;
     *)
-        echo "bench: there is no part '$part'; choose from sim, loads, costs" >&2
+        echo "bench: there is no part '$part'; choose from sim, loads, costs, sweeps, frames" >&2
         exit 2
         ;;
     esac

@@ -22,8 +22,9 @@ use crate::sys::{self, Class};
 const MS: u64 = 1_000_000;
 /// How often everybody is looked at.
 const LOOK: Duration = Duration::from_millis(200);
-/// A CPU that takes longer to come or go waits for somebody who is not served.
-const HOTPLUG_MOST: Duration = Duration::from_secs(5);
+/// A CPU that takes longer to come or go waits for somebody who is not served. (Some seconds are usual: the kernel waits for
+/// everybody who was interrupted in a read-side critical section of RCU, be it a thread of nice 19 in an overload.)
+const HOTPLUG_MOST: Duration = Duration::from_secs(10);
 /// Acts the story tells.
 const PAST: usize = 30;
 const SCHED_EXT: i32 = 7;

@@ -20,6 +20,7 @@ use onbeat_client::{Params, Service};
 use onbeat_model::policy::{Baseline, Policy};
 use onbeat_model::run::{Class, Run, World};
 use onbeat_model::taskset::{TaskSet, Work};
+use onbeat_model::units::Fraction;
 use scheduler::Scheduler;
 use signals::{Signals, Waited};
 use std::path::{Path, PathBuf};
@@ -129,6 +130,9 @@ pub fn run(options: &Options) -> Result<Run> {
     let Options { set, policy, .. } = options;
     let signals = Signals::hold();
     let find = |name: &str| options.program(name);
+    if options.world == World::Lab {
+        leave_best_effort_its_share(set)?;
+    }
     // Declared before the crew, so that an error ends the crew first.
     let mut scheduler = Scheduler::start(set, policy, find, &signals)?;
     let mut crew = Crew::start(set, &options.movies, find)?;
@@ -160,6 +164,15 @@ pub fn run(options: &Options) -> Result<Run> {
     };
     let records = collect::Records { usage, grants, events: events.unwrap_or_default() };
     collect::into_run(options, &crew, origin, horizon, records)
+}
+
+/// What the kernel's own real-time classes leave to others, 5 % of every CPU unless told otherwise, becomes the set's share, so
+/// that baselines may ask for as much as Onbeat's policies. In the lab the machine is ours.
+fn leave_best_effort_its_share(set: &TaskSet) -> Result<()> {
+    const FILE: &str = "/proc/sys/kernel/sched_rt_runtime_us";
+    let permille = (set.best_effort_share * Fraction::from_integer(1000)).round().to_integer();
+    let runtime = 1_000_000 - permille.min(999) * 1000;
+    std::fs::write(FILE, runtime.to_string()).with_context(|| format!("cannot write {FILE}"))
 }
 
 /// How far ahead the origin is: what servers keep from starting up must not enter the run. Deadlines
