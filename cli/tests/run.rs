@@ -56,6 +56,17 @@ fn threads_and_children_share_the_budget_of_their_program() {
 }
 
 #[test]
+fn three_reservations_of_61_per_cent_have_their_time_on_two_cpus_as_one_is_split() {
+    for i in 0..3 {
+        let share = number(&format!("split-share-{i}"));
+        assert!((share - 25.0 / 41.0).abs() < 0.01, "25 ms in 41 ms give {share} to program {i}");
+    }
+    // Two CPUs, all but the best-effort share, have no room for a fourth.
+    fact_is("split-fourth-status", "exit status: 75");
+    fact_is("split-fourth-words", "nor have several together in their windows");
+}
+
+#[test]
 fn the_scheduler_is_loaded_for_the_run_and_unloaded_after_it() {
     fact_is("own-status", "exit status: 0");
     fact_is("own-state-inside", "enabled");
@@ -215,6 +226,27 @@ fn in_the_guest() {
     ended("user", user);
     ended("policy", run_with("1ms", "20ms", &["--policy", "g-edf"], &["true"]));
     given_back();
+    signal(&service, libc::SIGTERM);
+    let (status, words) = finish(service);
+    assert!(status.success(), "{words}");
+    split();
+}
+
+fn split() {
+    const POLICY: &str = "edf-wmr+cbs-hard";
+    let mut service = Command::new("/bin/scx_onbeat");
+    let service = start(service.args(["--policy", POLICY]));
+    assert!(soon(|| status().is_some()));
+    let program = ["/bin/tests", "burner", "--exact", "--ignored", "--nocapture"];
+    let run = || run_with("25ms", "41ms", &["--policy", POLICY, "--json"], &program);
+    let programs: Vec<_> = (0..3).map(|_| start(&mut run())).collect();
+    assert!(soon(|| status().unwrap().matches("\"name\": \"tests\"").count() == 3));
+    ended("split-fourth", run());
+    for (i, program) in programs.into_iter().enumerate() {
+        let words = finish(program).1;
+        let wall = field(&words, "\"elapsed_ns\":") / 1e9;
+        fact(&format!("split-share-{i}"), field(&words, "USED ") / wall);
+    }
     signal(&service, libc::SIGTERM);
     let (status, words) = finish(service);
     assert!(status.success(), "{words}");

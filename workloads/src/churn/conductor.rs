@@ -12,6 +12,7 @@ use onbeat_client::{Error, Params, Service};
 use onbeat_model::protocol::{Request, Response};
 
 use super::board::{Board, CREW};
+use super::hang::Watch;
 use super::kernel_log::KernelLog;
 use super::player::Player;
 use super::roles::ROLES;
@@ -255,10 +256,13 @@ impl Conductor {
         self.remember(&format!("CPU {cpu} {way}"));
         let file = format!("/sys/devices/system/cpu/cpu{cpu}/online");
         let begin = Instant::now();
+        let watch = Watch::after(HOTPLUG_MOST / 3);
         fs::write(file, if on { "1" } else { "0" })
             .with_context(|| format!("CPU {cpu} does not go {way}"))?;
         let took = begin.elapsed();
+        let seen = watch.end();
         if took > HOTPLUG_MOST {
+            self.past.extend(seen);
             // If the kernel has thrown the scheduler out, that has more to tell.
             std::thread::sleep(LOOK);
             self.look()?;

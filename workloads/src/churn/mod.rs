@@ -8,6 +8,7 @@
 
 mod board;
 mod conductor;
+mod hang;
 mod kernel_log;
 mod player;
 mod roles;
