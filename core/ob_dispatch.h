@@ -308,10 +308,19 @@ OB_FN void ob_alarm(ob_p ob OB_ARG, u64 now)
 	ob->alarm_at = next;
 }
 
-/* A CPU has gone: what waits in `sv` for that one alone. Nobody else need act for it to run on. */
+/* A CPU has gone: threads that wait in `sv` and may run on that one alone become best effort. The
+ * others wait for `sv` to be placed anew. */
 OB_FN void ob_server_strand(ob_p ob OB_ARG, ob_server_p sv OB_ARG, u64 now)
 {
-	ob_server_expel(ob, sv, now);
+	ob_task_p t, next;
+
+	for (t = sv->head; t && OB_LOOP; t = next) {
+		next = t->next;
+		if (t->cpus & ob->online)
+			continue;
+		ob_thread_unlink(sv, t);
+		ob_ready(ob, t, now);
+	}
 	if (sv->active && !sv->throttled)
 		ob_server_requeue(ob, sv);
 }

@@ -28,7 +28,9 @@ const CORRELATED: f64 = 0.2;
 #[derive(Debug, Args)]
 pub struct Options {
     /// A file with several numbers of streams instead, such as experiments/provision/kenna-t1.toml
-    #[arg(conflicts_with_all = ["cpus", "streams", "period", "mean", "deviation", "trace"])]
+    #[arg(conflicts_with_all = [
+        "cpus", "streams", "period", "mean", "deviation", "trace", "hard", "best_effort_budget", "best_effort_period", "epsilon",
+    ])]
     file: Option<PathBuf>,
     /// CPUs that schedule (without one set aside for interrupts)
     #[arg(long, value_parser = clap::value_parser!(u32).range(2..=4096), required_unless_present = "file")]

@@ -33,8 +33,8 @@ const GUESTS: usize = 2;
 /// Migrations this far apart agree.
 const MIGRATION_TOLERANCE: u64 = 200 * US;
 
-/// Random sets: each policy once, unless `ONBEAT_SETS` says how many (docs/lab.md has the figures of more).
-const SETS: u64 = 35;
+/// Random sets, each with another policy, unless `ONBEAT_SETS` says how many (docs/lab.md has the figures of more).
+const SETS: u64 = 14;
 
 /// One policy of one set.
 struct Trial {
@@ -195,7 +195,7 @@ fn guest(trials: &[Trial], cpus: u32, list: &[usize], bin: &Path, out: &Path) {
     for i in list {
         let policy = trials[*i].policy.name;
         // The kernel still clears away the scheduler before, which is best-effort work.
-        script += "sleep 1\n";
+        script += "sleep 0.3\n";
         script += &format!("onbeat-runner /lab/{i}.json --policy {policy} --world lab ");
         script += &format!("--programs /bin --out /out/{i}.run\n");
     }
@@ -312,7 +312,8 @@ fn random_sets_end_their_jobs_alike_in_the_simulator_and_on_the_kernel() {
 
 #[test]
 fn split_reservations_change_cpus_at_the_same_instants_in_the_simulator_and_on_the_kernel() {
-    let policies = CORE.iter().filter(|policy| policy.order.splits());
+    let usual = [Server::None, Server::CbsHard, Server::Fcbs];
+    let policies = CORE.iter().filter(|p| p.order.splits() && usual.contains(&p.server));
     let trials: Vec<Trial> =
         (0..).zip(policies).map(|(i, policy)| Trial { set: heavy(i, policy), policy }).collect();
     let (_scratch, out) = folder("heavy");
@@ -321,7 +322,7 @@ fn split_reservations_change_cpus_at_the_same_instants_in_the_simulator_and_on_t
     let (agree, misses) = total(results.iter().map(|(result, _)| result));
     println!("all: {agree:.2} % agree, misses {misses:+.2} %");
     let moved = moved(&trials, &results);
-    assert!(moved.first >= 100, "sets that do not migrate show nothing: {moved:?}");
+    assert!(moved.first >= 50, "sets that do not migrate show nothing: {moved:?}");
     assert!(moved.fraction() >= 0.97, "{moved:?}");
     assert!(agree >= 97.0, "{agree} %");
     assert!(misses.abs() <= 0.5, "{misses} %");

@@ -218,6 +218,9 @@ pub struct Reservation {
 /// How the paragraph of a [`Refusal`] begins: who sees only the output of a program knows it by that.
 pub const DOES_NOT_FIT: &str = "the reservation does not fit";
 
+/// What the runner says when the kernel's own admission test rejects a set.
+pub const DEADLINE_REFUSES: &str = "SCHED_DEADLINE refuses it: all budgets together are too much";
+
 /// Why a reservation does not fit, and what would. Displays as a paragraph.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Refusal {

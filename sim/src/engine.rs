@@ -407,7 +407,7 @@ impl Engine {
         let overdue = |(i, t): (usize, &Task)| match &t.load {
             Load::Jobs { deadline, times, .. } => {
                 let due = t.load.release(t.job) + deadline;
-                (t.job < times.len() && due <= self.now).then_some((i, t.job))
+                (t.job < times.len() && due < self.now).then_some((i, t.job))
             }
             Load::Endless => None,
         };

@@ -150,11 +150,12 @@ pub fn first_miss(
     let (mut engine, _) = engine(set, policy, Detail::Counters, 1)?;
     engine.stop_when_late = true;
     let mut until = 0;
-    while until < set.duration && engine.late.is_none() {
+    while until <= set.duration && engine.late.is_none() {
         if !go_on() {
             return Ok(None);
         }
-        until = set.duration.min(until + BETWEEN_QUESTIONS);
+        // What ends just then, and in time, is done.
+        until = (set.duration + 1).min(until + BETWEEN_QUESTIONS);
         engine.run(until, until);
     }
     Ok(Some(engine.missed()))

@@ -9,7 +9,7 @@ use onbeat_analysis::registry::Test;
 use onbeat_analysis::sporadic::{Sporadic, Verdict};
 use onbeat_lab::LabSpec;
 use onbeat_model::policy::{CorePolicy, Policy};
-use onbeat_model::protocol::DOES_NOT_FIT;
+use onbeat_model::protocol::{DEADLINE_REFUSES, DOES_NOT_FIT};
 use onbeat_model::taskset::{Kernel, Overheads, TaskEntry, TaskSet, Work};
 use onbeat_model::units::Fraction;
 use onbeat_sim::first_miss;
@@ -194,8 +194,9 @@ impl Lab {
                     let late = outcome.metrics.tardiness_max_ms > play.tolerance as f64 / 1e6;
                     accepted.push(!late);
                 }
-                // The service has refused it.
-                Err(why) if why.contains(DOES_NOT_FIT) => accepted.push(false),
+                Err(why) if why.contains(DOES_NOT_FIT) || why.contains(DEADLINE_REFUSES) => {
+                    accepted.push(false);
+                }
                 Err(why) => bail!("{name} under {}: {why}", one.ended.policy),
             }
         }

@@ -192,10 +192,16 @@ fn program_jobs(events: &[Event], programs: &[u32], servers: &HashMap<u32, u32>)
         };
         let (number, open) = jobs.entry(task).or_insert((0, false));
         match event.kind() {
-            Some(EventKind::Activate) if !*open => {
+            Some(EventKind::Activate) => {
+                let release = Event::new(event.time, EventKind::Release, *number, event.b).of(task);
+                // The second in a row: the job that a mark began has begun only now.
+                let marked =
+                    out.iter_mut().rfind(|e: &&mut Event| e.task == task).filter(|_| *open);
+                match marked {
+                    Some(before) => *before = release,
+                    None => out.push(release),
+                }
                 *open = true;
-                let release = Event::new(event.time, EventKind::Release, *number, event.b);
-                out.push(release.of(task));
             }
             Some(EventKind::Idle) if *open => {
                 *open = false;
@@ -246,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn a_programs_jobs_last_from_activation_to_idleness_with_the_servers_deadline() {
+    fn a_programs_jobs_last_from_the_last_activation_to_idleness_with_the_servers_deadline() {
         let on = |time, kind, deadline| Event::new(time, kind, 7, deadline).by(5);
         let events = [
             on(1, EventKind::Idle, 0),
@@ -258,7 +264,7 @@ mod tests {
         let servers = HashMap::from([(5, 3)]);
         let jobs = program_jobs(&events, &[3], &servers);
         let expected = [
-            Event::new(10, EventKind::Release, 0, 41).of(3),
+            Event::new(20, EventKind::Release, 0, 61).of(3),
             Event::new(30, EventKind::Complete, 0, 0).of(3),
             Event::new(50, EventKind::Release, 1, 91).of(3),
         ];

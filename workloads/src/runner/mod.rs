@@ -18,6 +18,7 @@ use anyhow::{Context, Result, bail, ensure};
 use crew::{Crew, Member, Role};
 use onbeat_client::{Params, Service};
 use onbeat_model::policy::{Baseline, Policy};
+use onbeat_model::protocol::DEADLINE_REFUSES;
 use onbeat_model::run::{Class, Run, World};
 use onbeat_model::taskset::{TaskSet, Work};
 use onbeat_model::units::Fraction;
@@ -166,8 +167,8 @@ pub fn run(options: &Options) -> Result<Run> {
     collect::into_run(options, &crew, origin, horizon, records)
 }
 
-/// What the kernel's own real-time classes leave to others, 5 % of every CPU unless told otherwise, becomes the set's share, so
-/// that baselines may ask for as much as Onbeat's policies. In the lab the machine is ours.
+/// What SCHED_DEADLINE's admission leaves to others, 5 % of every CPU unless told otherwise, becomes the set's share, so that it
+/// may be asked for as much as Onbeat's policies. In the lab the machine is ours.
 fn leave_best_effort_its_share(set: &TaskSet) -> Result<()> {
     const FILE: &str = "/proc/sys/kernel/sched_rt_runtime_us";
     let permille = (set.best_effort_share * Fraction::from_integer(1000)).round().to_integer();
@@ -260,7 +261,7 @@ fn entitle(
     };
     sys::set_class(pid, class).map_err(|error| {
         let hint = match error.raw_os_error() {
-            Some(libc::EBUSY) => "SCHED_DEADLINE refuses it: all budgets together are too much",
+            Some(libc::EBUSY) => DEADLINE_REFUSES,
             Some(libc::EPERM) => "run as root",
             _ => "check budget, deadline and period",
         };
