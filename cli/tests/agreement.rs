@@ -161,9 +161,6 @@ fn overheads(cpus: u32) -> Overheads {
 }
 const DISPATCH: u64 = 4 * US;
 
-/// Guests compete for the host's processors and memory: one test at a time has its [`GUESTS`].
-static TURN: Mutex<()> = Mutex::new(());
-
 /// Runs trials in the lab, all that want the same number of CPUs one after the other in one guest.
 fn lab(trials: &[Trial], out: &Path) {
     build_the_guests_programs();
@@ -177,7 +174,6 @@ fn lab(trials: &[Trial], out: &Path) {
             None => guests.push((trial.set.cpus, vec![i])),
         }
     }
-    let _turn = TURN.lock().unwrap_or_else(|e| e.into_inner());
     let queue = Mutex::new(guests);
     thread::scope(|scope| {
         for _ in 0..GUESTS {
