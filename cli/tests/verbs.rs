@@ -348,6 +348,7 @@ fn what_analysis_accepts_the_simulator_plays_without_a_miss_and_the_plot_shows_b
         ("lab", "", ""),
         ("sim", "policies = [\"edf-wm\"", "policies = [\"fifo\""),
         ("sim", "\"2s\"", "\"0s\""),
+        ("sim", "\"2s\"", "\"18446744073s\""),
         ("sim", "\"2s\"\n", "\"2s\"\nsets = 21\n"),
     ] {
         let bad = File::new(text.replacen(from, to, 1));
@@ -383,4 +384,6 @@ fn table_1_of_kenna_comes_out_of_its_file_beside_the_printed_one() {
         let output = onbeat(&["provision", bad.path()]);
         assert!(!output.status.success() && complaint(&output).contains(bad.path()), "{to}");
     }
+    let endless = onbeat(&["provision", "/dev/zero"]);
+    assert!(complaint(&endless).contains("too long"), "{}", complaint(&endless));
 }

@@ -2,7 +2,8 @@
 //! `onbeat provision FILE`: several numbers of streams, beside what a paper printed, and their curves.
 
 use std::fmt::Write;
-use std::fs;
+use std::fs::File;
+use std::io::Read;
 use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
@@ -14,6 +15,8 @@ use serde_json::{Value, json};
 
 use super::{ms, of};
 
+/// Bytes of a file.
+const FILE_MOST: u64 = 1 << 20;
 /// Points of a curve.
 const POINTS: u32 = 400;
 /// Tardiness beyond which a curve is cut off, in periods: it goes to infinity at both ends.
@@ -86,7 +89,12 @@ impl Experiment {
     /// # Errors
     /// It cannot be read, or says what cannot be.
     pub fn load(path: &Path) -> Result<Self> {
-        let text = fs::read_to_string(path).context("cannot be read as text; check the path")?;
+        let file = File::open(path).context("cannot be read; check the path")?;
+        let mut text = String::new();
+        file.take(FILE_MOST + 1)
+            .read_to_string(&mut text)
+            .context("is no text; give a TOML file")?;
+        ensure!(text.len() as u64 <= FILE_MOST, "is too long; give a TOML file");
         let e: Experiment = toml::from_str(&text)?;
         ensure!((2..=4096).contains(&e.cpus), "cpus = {}: 2 to 4096 can be had", e.cpus);
         ensure!(e.period > 0.0, "period = 0: a stream needs a period, such as \"41.7ms\"");

@@ -10,7 +10,7 @@ use onbeat_analysis::generate::{Generator, Periods};
 use onbeat_analysis::registry::{Test, find};
 use onbeat_analysis::sporadic::Sporadic;
 use onbeat_model::policy::{CORE, Policy};
-use onbeat_model::units::parse_duration;
+use onbeat_model::units::{SEC, parse_duration};
 use serde::Deserialize;
 
 use super::judge::{Jury, Played};
@@ -18,6 +18,8 @@ use super::judge::{Jury, Played};
 /// Points in a curve, tests and sets a point: more is a mistake.
 const POINTS_MOST: u32 = 1000;
 const SETS_MOST: u64 = 1_000_000;
+/// Longest time a set is played, ns: its jobs are listed beforehand.
+const PLAYED_MOST: u64 = 3600 * SEC;
 /// Bytes of a sweep file.
 const FILE_MOST: u64 = 1 << 20;
 
@@ -208,7 +210,11 @@ impl Sweep {
         let tolerance = play.tolerance.as_ref().map_or(Ok(0), |text| time("tolerance", text))?;
         let duration = time("duration", &play.duration)?;
         ensure!(!play.policies.is_empty(), "policies names none; see `onbeat policies`");
-        ensure!(duration > 0, "duration = 0: give a time such as \"10min\"");
+        ensure!(
+            (1..=PLAYED_MOST).contains(&duration),
+            "duration = \"{}\": give a time up to an hour, such as \"10min\"",
+            play.duration
+        );
         ensure!((1..=1000).contains(&play.stretch), "stretch = {}: 1 to 1000", play.stretch);
         let sets = play.sets.unwrap_or(self.sets);
         ensure!((1..=self.sets).contains(&sets), "sets = {sets}: 1 to the file's {}", self.sets);
