@@ -52,6 +52,23 @@ OB_INLINE void ob_budget_check(ob_p ob, ob_server_p sv, u64 now)
 		ob_preempt(ob, sv, sv->head ? sv->head->cpu : 0);
 }
 
+/* The turn of what runs on `c`, a thread of `sv`, may be over: a sibling is next, or what is not
+ * urgent any more makes room for others. */
+OB_INLINE void ob_turn_over(ob_p ob, ob_cpu_p c, ob_server_p sv, u64 now)
+{
+	if (!ob_server_takes_turns(sv) || ob_turn_left(c, now))
+		return;
+	if (sv->node.mask & OB_BIT(c->id)) {
+		ob->kick |= OB_BIT(c->id);
+	} else {
+		c->curr->turn = 0;
+		c->started = now;
+	}
+	if (!sv->urgent || sv->order == OB_ORDER_EDZL || --sv->urgent)
+		return;
+	ob_server_requeue(ob, sv);
+}
+
 /* ob_pick when nobody holds a reservation. */
 OB_FN u64 ob_pick_unreserved(ob_p ob OB_ARG, u32 cpu, ob_task_p prev OB_ARG, u64 now)
 {
@@ -116,13 +133,13 @@ OB_FN u64 ob_pick(ob_p ob OB_ARG, u32 cpu, ob_task_p prev OB_ARG, u64 now)
 
 	if (!c->share && (ob->online & bit)) {
 		cand = (ob_server_p)ob_tree_first(&c->domain->active, bit);
-		if (mine && (!cand || ob_server_key(mine) <= cand->node.key) &&
-		    !(cand == mine && now - c->started >= OB_ROTATE)) {
+		if (mine && (!cand || ob_server_key(mine) <= cand->node.key)) {
 			t = prev;
 			c->key = ob_server_key(mine);
+			/* Not so to a server of the same key: changes at each turn gain nothing. */
+			if ((mine->node.mask & bit) && c->curr == prev && !ob_turn_left(c, now))
+				t = ob_thread_take(ob, mine, c);
 		} else if (cand) {
-			if (cand == mine)
-				prev->rotated = 1;
 			c->key = cand->node.key;
 			t = ob_thread_take(ob, cand, c);
 		}
@@ -179,10 +196,14 @@ OB_FN void ob_run(ob_p ob OB_ARG, u32 cpu, ob_task_p t OB_ARG, u64 now)
 	c->server = sv;
 	c->use = sv ? OB_USE_RESERVED : OB_USE_OTHER;
 	if (sv) {
+		/* It was best effort's turn, but this one has joined a reservation on its way. */
+		if (c->share) {
+			c->share = 0;
+			ob_emit(ob, now, OB_KC(OB_EV_SHARE, cpu), OB_TS(OB_NONE, OB_NONE), 0, 0);
+		}
 		ob_server_charge(sv, now);
 		sv->running++;
-		if (c->key != OB_KEY_SHARE)
-			c->key = ob_server_key(sv);
+		c->key = ob_server_key(sv);
 	} else {
 		ob_share_begin(ob, t);
 		if (c->key != OB_KEY_SHARE)
@@ -212,6 +233,7 @@ OB_FN void ob_stop(ob_p ob OB_ARG, u32 cpu, u64 reason, u64 now)
 	ob_emit(ob, now, OB_KC(OB_EV_STOP, cpu), OB_TS(t->tid, sv ? sv->id : OB_NONE), reason, 0);
 	c->curr = OB_NULL;
 	c->server = OB_NULL;
+	t->turn += now > c->started ? now - c->started : 0;
 	c->use = OB_USE_SWITCH;
 	/* Who gets what it leaves is welcome here. */
 	if (reason != OB_STOP_PREEMPTED)
@@ -235,15 +257,11 @@ OB_FN void ob_tick(ob_p ob OB_ARG, u32 cpu, u64 now)
 	ob_share_account(ob, c, now);
 	if (sv)
 		ob_budget_check(ob, sv, now);
-	if (sv && sv->urgent && sv->order != OB_ORDER_EDZL && now - c->started >= OB_ROTATE) {
-		sv->urgent = 0;
-		ob_server_requeue(ob, sv);
-	}
+	if (sv)
+		ob_turn_over(ob, c, sv, now);
 	if (c->share ? !c->credit
 		     : (c->use == OB_USE_RESERVED && c->credit >= ob_max(ob->share_quantum, 1) &&
 			ob_share_waiting(ob, bit)))
-		ob->kick |= bit;
-	if (sv && sv->waiting && (sv->node.mask & bit))
 		ob->kick |= bit;
 	ob_arm(ob, c);
 }
@@ -280,6 +298,8 @@ OB_FN void ob_alarm(ob_p ob OB_ARG, u64 now)
 	ob_server_p sv;
 	ob_node_p n;
 
+	/* What comes back may at once be linked again, and lowers this. */
+	ob->alarm_at = OB_NEVER;
 	while (OB_LOOP) {
 		n = ob_tree_due(&ob->windows, now, &next);
 		if (!n)
@@ -301,11 +321,11 @@ OB_FN void ob_alarm(ob_p ob OB_ARG, u64 now)
 		if (!n)
 			break;
 		sv = OB_SERVER_OF_LAX(n);
-		sv->urgent = 1;
+		sv->urgent = (u8)ob_min(ob_max(sv->waiting, 1), OB_URGENT_TURNS);
 		ob_server_requeue(ob, sv);
 		ob_preempt(ob, sv, sv->head ? sv->head->cpu : 0);
 	}
-	ob->alarm_at = next;
+	ob->alarm_at = ob_min(ob->alarm_at, next);
 }
 
 /* A CPU has gone: threads that wait in `sv` and may run on that one alone become best effort. The
@@ -340,6 +360,8 @@ OB_FN void ob_online(ob_p ob OB_ARG, u32 cpu, u32 on, u64 now)
 	ob_share_online(ob);
 	ob_cpu(ob, cpu)->key = OB_KEY_IDLE;
 	ob_cpu(ob, cpu)->credit = 0;
+	/* Where each waits, and what waits for a CPU that has claimed it, is to be seen anew. */
+	ob->kick |= ob->online;
 	ob_emit(ob, now, OB_KC(OB_EV_ONLINE, cpu), OB_TS(OB_NONE, OB_NONE), on, 0);
 }
 
@@ -352,6 +374,7 @@ OB_FN void ob_server_place(ob_p ob OB_ARG, ob_server_p sv OB_ARG, u64 domain, u6
 		ob_tree_remove(ob_server_windowed(sv) ? &ob->windows : &ob->laxity, &sv->lax);
 		sv->legs = 0;
 		sv->starved = 0;
+		sv->unbegun = 0;
 	}
 	ob_server_rehome(ob, sv, &ob->domain[domain % OB_MAX_DOMAINS], cpus);
 	ob_server_expel(ob, sv, now);

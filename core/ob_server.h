@@ -11,6 +11,9 @@
 /* Threads of one server take turns of this length, ns. */
 #define OB_ROTATE 4000000ULL
 
+/* Turns at most that a server gets at once before all others. */
+#define OB_URGENT_TURNS 64
+
 /* Whether its budget is enforced: the registry says so. */
 OB_INLINE int ob_policy_enforces(ob_server_p sv);
 
@@ -52,6 +55,21 @@ OB_INLINE u64 ob_server_over(ob_server_p sv)
 	return sv->s > sv->period ? sv->s - sv->period : 0;
 }
 
+/* Whether it may not run for longer than a turn of one thread at a time. */
+OB_INLINE int ob_server_takes_turns(ob_server_p sv)
+{
+	return sv->waiting || (sv->urgent && sv->order != OB_ORDER_EDZL);
+}
+
+/* What is left at `now` of the turn of what runs on `c`, ns. It goes on with the same turn after
+ * others have interrupted it: who is always interrupted soon must not keep its siblings waiting. */
+OB_INLINE u64 ob_turn_left(ob_cpu_p c, u64 now)
+{
+	u64 had = c->curr->turn + (now > c->started ? now - c->started : 0);
+
+	return had < OB_ROTATE ? OB_ROTATE - had : 0;
+}
+
 /* CPUs on which `t` may run under `sv`. */
 OB_INLINE u64 ob_thread_cpus(ob_server_p sv, ob_task_p t)
 {
@@ -82,7 +100,8 @@ OB_FN u64 ob_server_mask(ob_server_p sv OB_ARG)
  *
  * Patience is served in the same way. Under fixed priorities, and where nothing limits jobs, who
  * waits may wait for ever (an overload, a job that never ends), and the kernel would throw the
- * scheduler out; so one that has waited for OB_PATIENCE gets a turn (ob_tick ends it).
+ * scheduler out; so one that has waited for OB_PATIENCE gets a turn for each thread that waits
+ * (ob_turn_over ends them).
  */
 OB_FN void ob_laxity_sync(ob_p ob OB_ARG, ob_server_p sv OB_ARG)
 {
@@ -142,8 +161,10 @@ OB_INLINE void ob_arm(ob_p ob, ob_cpu_p c)
 			t = sv->charged +
 			    (sv->e > 0 ? ((u64)sv->e + sv->running - 1) / ob_max(sv->running, 1)
 				       : 0);
-		if (sv->waiting || (sv->urgent && sv->order != OB_ORDER_EDZL))
-			t = ob_min(t, sv->charged + OB_ROTATE);
+		/* Who has had its turn is told at the end of another: a sibling may have just come.
+		 */
+		if (ob_server_takes_turns(sv))
+			t = ob_min(t, sv->charged + (ob_turn_left(c, sv->charged) ?: OB_ROTATE));
 		if (ob->share_quantum && c->credit < ob->share_quantum)
 			t = ob_min(t, c->since + ob_share_wait(ob, c));
 	} else if (c->share) {

@@ -129,6 +129,7 @@ OB_FN void ob_server_unbegin(ob_p ob OB_ARG, ob_server_p sv OB_ARG, u64 now)
 	if (!sv->marked || used >= OB_MARK_GRACE || sv->has_saved)
 		return;
 	ob_server_leave(ob, sv, now);
+	sv->unbegun = sv->legs && !sv->leg && sv->cycle > sv->release;
 }
 
 /* Takes `t` out of whatever queue holds it. Idempotent. */
@@ -235,11 +236,11 @@ OB_FN void ob_settle(ob_p ob OB_ARG, ob_task_p t OB_ARG, u64 now)
 
 /*
  * Thread `t` wants to run: it woke, or was interrupted; then it goes before its siblings, unless
- * its turn was over. Idempotent.
+ * its turn is over. Idempotent.
  */
 OB_FN void ob_ready(ob_p ob OB_ARG, ob_task_p t OB_ARG, u64 now)
 {
-	u32 woke = !t->awake, at_head = !woke && !t->rotated;
+	u32 woke = !t->awake, at_head = !woke && t->turn < OB_ROTATE;
 	ob_server_p sv;
 
 	if (t->waiting)
@@ -248,7 +249,8 @@ OB_FN void ob_ready(ob_p ob OB_ARG, ob_task_p t OB_ARG, u64 now)
 	sv = t->server;
 	t->awake = 1;
 	t->picked = 0;
-	t->rotated = 0;
+	if (!at_head)
+		t->turn = 0;
 	if (!sv) {
 		u64 cpus;
 

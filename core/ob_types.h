@@ -43,6 +43,7 @@ struct ob_task {
 	u64 cpus;   /* affinity */
 	u64 weight; /* 100 is nice 0, as cgroup v2's cpu.weight */
 	u64 vtime;  /* best-effort service received, weighted */
+	u64 turn; /* service in its present turn among its siblings, without what it now gets, ns */
 	/* The shell's own: what it needs to find the thread again, the reservation the thread is to
 	 * join, and the thread's CPU time when it began to run. */
 	u64 payload;
@@ -53,9 +54,8 @@ struct ob_task {
 	u8 awake;   /* between waking and sleeping */
 	u8 waiting; /* queued: in a server's list or in the best-effort tree */
 	u8 running;
-	u8 picked;  /* taken from its queue, not yet running */
-	u8 kernel;  /* one of the kernel's own threads */
-	u8 rotated; /* its turn among its siblings is over */
+	u8 picked; /* taken from its queue, not yet running */
+	u8 kernel; /* one of the kernel's own threads */
 };
 
 /* Where a split reservation has which part of its budget (ob_window.h). */
@@ -94,12 +94,13 @@ struct ob_server {
 	u8 has_saved;
 	u8 marks; /* the program marks its jobs: sleeping does not end one */
 	u8 active;
-	u8 urgent;      /* EDZL: no laxity is left */
+	u8 urgent;      /* EDZL: no laxity is left; else turns to be had before all others */
 	u32 generation; /* of the slot: how often it has been taken */
 	u8 used;        /* slot: 0 free, 1 taken, 2 being released, takes no more threads */
 	u8 postponed;   /* split: it changes CPUs at the ends of its windows only (EDF-WMR) */
 	u8 starved;     /* so it waits for that end, its share used up, unless it is given budget */
 	u8 marked;      /* its job began with a mark, and may be none yet (ob_server_unbegin) */
+	u8 unbegun;     /* split: and it was none, so its cycle is still to begin */
 	u64 marked_consumed; /* what had been consumed by then */
 	u32 legs;            /* 0: not split */
 	u32 leg;             /* where it is now */

@@ -76,9 +76,11 @@ OB_INLINE void ob_window_next(ob_p ob, ob_server_p sv, u64 now)
 OB_FN void ob_window_release(ob_p ob OB_ARG, ob_server_p sv OB_ARG, u64 now)
 {
 	u64 next = sv->cycle + sv->period, end = ob_window_end(sv);
-	u32 leg = sv->leg;
+	u32 leg = sv->leg, unbegun = sv->unbegun;
 
-	if (!sv->s || now >= next) {
+	sv->unbegun = 0;
+	/* A cycle that a mark began too early begins now that its job comes, its window whole. */
+	if (!sv->s || now >= next || (unbegun && now > sv->cycle)) {
 		ob_window_enter(ob, sv, now, 0, now);
 		return;
 	}

@@ -13,8 +13,9 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 
+use crate::host_cpu::HostCpu;
+use crate::monitor::Monitor;
 pub use crate::qemu::Qemu;
-use crate::qmp::Qmp;
 
 /// Memory that this process and QEMU share; it has no name, so nothing is left behind.
 #[derive(Debug)]
@@ -70,12 +71,25 @@ pub struct Media {
     pub window: Shared,
 }
 
+/// Where QEMU sits in the host.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Seat {
+    /// On a CPU of its own, if one is free.
+    OneCpu,
+    /// Wherever there is room.
+    Anywhere,
+    /// That too, at our terminal.
+    Terminal,
+}
+
 /// A running QEMU. Killed when dropped, and by the kernel when this process dies.
 #[derive(Debug)]
 pub struct Machine {
     child: Child,
     /// The control channel.
-    pub qmp: Qmp,
+    pub monitor: Monitor,
+    /// All of its threads run on this CPU, and other labs' elsewhere.
+    _cpu: Option<HostCpu>,
     complaints: Option<thread::JoinHandle<String>>,
 }
 
@@ -84,16 +98,19 @@ impl Machine {
     ///
     /// # Errors
     /// When it cannot be started. What else is wrong shows in [`Machine::wait`].
-    pub fn start(qemu: &Qemu, args: &[String], media: &Media, interactive: bool) -> Result<Self> {
+    pub fn start(qemu: &Qemu, args: &[String], media: &Media, seat: Seat) -> Result<Self> {
         let (ours, theirs) = UnixStream::pair().context("cannot talk to QEMU")?;
         let mut command = Command::new(&qemu.program);
         command.args(args);
         command.args(["-chardev", &format!("socket,id=control,fd={}", theirs.as_raw_fd())]);
-        command.args(["-mon", "chardev=control,mode=control"]);
+        command.args(["-mon", "chardev=control,mode=readline"]);
         let shared = [&media.initramfs, &media.kernel_console, &media.console, &media.window];
         let mut inherited = shared.map(|shared| shared.0.as_raw_fd()).to_vec();
         inherited.push(theirs.as_raw_fd());
         let parent = std::process::id() as libc::pid_t;
+        let cpu = if seat == Seat::OneCpu { HostCpu::take() } else { None };
+        let interactive = seat == Seat::Terminal;
+        let number = cpu.as_ref().map(HostCpu::number);
         // SAFETY: the closure only makes system calls that are allowed between fork and exec.
         unsafe {
             command.pre_exec(move || {
@@ -106,6 +123,9 @@ impl Machine {
                 // Only a shell shares our terminal; otherwise Ctrl-C is for us alone.
                 if !interactive && libc::setpgid(0, 0) != 0 {
                     return Err(io::Error::last_os_error());
+                }
+                if let Some(number) = number {
+                    HostCpu::confine(number)?;
                 }
                 inherited.iter().try_for_each(|fd| keep_open(*fd))
             });
@@ -121,7 +141,7 @@ impl Machine {
             .stderr
             .take()
             .map(|stderr| thread::spawn(move || io::read_to_string(stderr).unwrap_or_default()));
-        Ok(Machine { child, qmp: Qmp::new(ours)?, complaints })
+        Ok(Machine { child, monitor: Monitor::new(ours), _cpu: cpu, complaints })
     }
 
     /// The exit status once QEMU has ended; waits no longer than `patience`.

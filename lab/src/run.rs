@@ -13,7 +13,7 @@ use crate::accel;
 use crate::archive::Archive;
 use crate::initramfs;
 use crate::kernel::Kernel;
-use crate::machine::{Machine, Media, Shared};
+use crate::machine::{Machine, Media, Seat, Shared};
 use crate::protocol::{HEADER, MAGIC_IN};
 use crate::qemu::{Accel, Qemu, Setting};
 use crate::results;
@@ -74,14 +74,16 @@ pub(crate) fn run_on(
 
     let mut machine = if let Mode::Deterministic { .. } = spec.mode {
         let state = snapshot::booted(&setting, qemu, &media, &stop, progress)?;
-        let mut machine = Machine::start(qemu, &setting.resume(&media, &state), &media, false)?;
+        let mut machine =
+            Machine::start(qemu, &setting.resume(&media, &state), &media, Seat::OneCpu)?;
         snapshot::restored(&mut machine, &stop)?;
         fill_window(spec, &media, &payload)?;
         snapshot::resume(&mut machine)?;
         machine
     } else {
         fill_window(spec, &media, &payload)?;
-        Machine::start(qemu, &setting.boot(&media), &media, spec.interactive)?
+        let seat = if spec.interactive { Seat::Terminal } else { Seat::Anywhere };
+        Machine::start(qemu, &setting.boot(&media), &media, seat)?
     };
     let _terminal = spec.interactive.then(terminal::Guard::new);
     progress(Progress::Booting(&platform));

@@ -13,12 +13,11 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use anyhow::{Context, Result, bail};
-use serde_json::json;
 
 use crate::cache;
-use crate::machine::{Machine, Media};
+use crate::machine::{Machine, Media, Seat};
+use crate::monitor::{self, Monitor, Stop};
 use crate::qemu::{Qemu, Setting};
-use crate::qmp::{Qmp, Stop};
 use crate::spec::Progress;
 
 /// A boot takes a few seconds to a minute, also on a busy host.
@@ -50,8 +49,8 @@ pub(crate) fn booted(
     let target = folder.join(format!("{:016x}", hasher.finish()));
     cache::ensure(&target, |draft| {
         progress(Progress::Preparing);
-        let mut machine = Machine::start(qemu, &setting.boot(media), media, false)?;
-        save(&mut machine.qmp, &draft.join(STATE), stop)
+        let mut machine = Machine::start(qemu, &setting.boot(media), media, Seat::OneCpu)?;
+        save(&mut machine.monitor, &draft.join(STATE), stop)
             .with_context(|| trouble(&mut machine, "cannot boot the lab's machine"))
     })?;
     // The time of last use decides what goes when there are too many.
@@ -61,14 +60,14 @@ pub(crate) fn booted(
     Ok(target.join(STATE))
 }
 
-fn save(qmp: &mut Qmp, state: &Path, stop: Stop) -> Result<()> {
-    qmp.await_status("query-status", &["watchdog"], BOOT_LIMIT, stop)?;
-    qmp.command("migrate-set-parameters", json!({ "max-bandwidth": 1u64 << 40 }))?;
-    qmp.command("migrate", json!({ "uri": format!("file:{}", state.display()) }))?;
-    let end = qmp.await_status("query-migrate", &["completed", "failed"], COPY_LIMIT, stop)?;
-    if end["status"] == "failed" {
-        let reason = end["error-desc"].as_str().unwrap_or("is the disk full?");
-        bail!("cannot store the state of the booted machine in the cache: {reason}");
+fn save(monitor: &mut Monitor, state: &Path, stop: Stop) -> Result<()> {
+    monitor.await_status("info status", &["watchdog"], BOOT_LIMIT, stop)?;
+    monitor.command("migrate_set_parameter max-bandwidth 1T")?;
+    let to = monitor::quoted(&format!("file:{}", state.display()));
+    monitor.command(&format!("migrate -d {to}"))?;
+    let end = monitor.await_status("info migrate", &["completed", "failed"], COPY_LIMIT, stop)?;
+    if monitor::status(&end) == "failed" {
+        bail!("cannot store the state of the booted machine in the cache; is the disk full?");
     }
     Ok(())
 }
@@ -76,8 +75,8 @@ fn save(qmp: &mut Qmp, state: &Path, stop: Stop) -> Result<()> {
 /// Waits until a machine that was started with a state has taken it in.
 pub(crate) fn restored(machine: &mut Machine, stop: Stop) -> Result<()> {
     machine
-        .qmp
-        .await_status("query-status", &["watchdog"], COPY_LIMIT, stop)
+        .monitor
+        .await_status("info status", &["watchdog"], COPY_LIMIT, stop)
         .with_context(|| trouble(machine, "cannot continue from the booted machine"))?;
     Ok(())
 }
@@ -85,8 +84,8 @@ pub(crate) fn restored(machine: &mut Machine, stop: Stop) -> Result<()> {
 /// Lets it run.
 pub(crate) fn resume(machine: &mut Machine) -> Result<()> {
     machine
-        .qmp
-        .command("cont", json!({}))
+        .monitor
+        .command("cont")
         .with_context(|| trouble(machine, "cannot continue from the booted machine"))?;
     Ok(())
 }

@@ -98,10 +98,17 @@ impl Jobs {
     }
 }
 
-/// A loop the compiler must keep. No PAUSE: it would give up a virtual CPU's turn.
+/// Counts to `iterations`, with 64 instructions that do nothing at each step: the plainest there are, of
+/// which an emulator executes several times as many a second as of a loop's own. No PAUSE: it
+/// would give up a virtual CPU's turn.
 pub fn spin(iterations: u64) {
     for i in 0..iterations {
         black_box(i);
+        // SAFETY: no-ops touch nothing.
+        #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+        unsafe {
+            std::arch::asm!(".rept 64", "nop", ".endr", options(nomem, nostack, preserves_flags));
+        }
     }
 }
 

@@ -20,6 +20,21 @@ static __always_inline void wake_leaving(s32 cpu)
 		effects_kick(all & ~online);
 }
 
+/*
+ * Whether somebody waits who should run here: in the CPU's own queue, which a reservation that goes
+ * on and on does not look at, or in the core, where a reservation was sent to a CPU that another
+ * class then took. The first tick to see it is soon enough: both are rare.
+ */
+static __always_inline bool is_passed_over(s32 cpu)
+{
+	ob_cpu_p c = &shell->ob.cpu[cpu & 63];
+	ob_node_p root = c->domain->active.root;
+
+	if (shell->ob.engaged && scx_bpf_dsq_nr_queued(SCX_DSQ_LOCAL_ON | cpu))
+		return true;
+	return !c->curr && root && (root->sub_mask & OB_BIT(cpu));
+}
+
 /* A net under the timers: the tick looks at budgets too. And a thread that was asked to join or
  * leave a reservation while it runs may run on without a switch: it does so here. */
 void BPF_STRUCT_OPS(onbeat_tick, struct task_struct *p)
@@ -37,8 +52,10 @@ void BPF_STRUCT_OPS(onbeat_tick, struct task_struct *p)
 			ob_stop(&shell->ob, cpu, OB_STOP_PREEMPTED, now);
 			thread_join(t, now);
 			ob_run(&shell->ob, cpu, t, now);
-			if (t->server)
+			if (t->server) {
+				ob_server_requeue(&shell->ob, t->server);
 				slice = SCX_SLICE_INF;
+			}
 			UNLOCK(fx);
 			effects_apply(&fx, now);
 			t->ran = p->se.sum_exec_runtime;
@@ -46,14 +63,10 @@ void BPF_STRUCT_OPS(onbeat_tick, struct task_struct *p)
 		}
 		return;
 	}
-	if (!shell->ob.cpu[cpu & 63].curr) {
-		/* A reservation may have been sent to a CPU that another class then took. */
-		ob_node_p root = shell->ob.cpu[cpu & 63].domain->active.root;
-
-		if (root && (root->sub_mask & OB_BIT(cpu)))
-			scx_bpf_kick_cpu(cpu, SCX_KICK_PREEMPT);
+	if (is_passed_over(cpu))
+		scx_bpf_kick_cpu(cpu, SCX_KICK_PREEMPT);
+	if (!shell->ob.cpu[cpu & 63].curr)
 		return;
-	}
 	now = bpf_ktime_get_ns();
 	if (now < shell->ob.cpu[cpu & 63].timer)
 		return;

@@ -87,7 +87,7 @@ s32 BPF_STRUCT_OPS_SLEEPABLE(onbeat_init_task, struct task_struct *p,
 	t->waiting = 0;
 	t->running = 0;
 	t->picked = 0;
-	t->rotated = 0;
+	t->turn = 0;
 	t->kernel = !!(p->flags & PF_KTHREAD);
 	/* A reservation covers the program's threads and children. */
 	if (parent && !(p->flags & PF_KTHREAD)) {
@@ -120,20 +120,10 @@ void BPF_STRUCT_OPS(onbeat_exit_task, struct task_struct *p, struct scx_exit_tas
 			ob_stop(&shell->ob, t->cpu, OB_STOP_EXITED, now);
 		ob_sleep(&shell->ob, t, now);
 		ob_attach(&shell->ob, t, NULL, now);
+		/* `assign` may have found it just before. */
+		t->payload = 0;
 		t->next = shell->free;
 		shell->free = t;
-		UNLOCK(fx);
-		effects_apply(&fx, now);
-	}
-}
-
-static __always_inline void online(s32 cpu, u32 on)
-{
-	u64 now = bpf_ktime_get_ns();
-
-	LOCKED(fx)
-	{
-		ob_online(&shell->ob, cpu, on, now);
 		UNLOCK(fx);
 		effects_apply(&fx, now);
 	}
@@ -142,28 +132,30 @@ static __always_inline void online(s32 cpu, u32 on)
 void BPF_STRUCT_OPS(onbeat_cpu_online, s32 cpu)
 {
 	USE_ARENA();
-	online(cpu, 1);
+	cpu_change(cpu, 1, bpf_ktime_get_ns());
 }
 
 void BPF_STRUCT_OPS(onbeat_cpu_offline, s32 cpu)
 {
-	u32 i;
+	USE_ARENA();
+	cpu_gone(cpu, bpf_ktime_get_ns());
+}
+
+/* For the kernel's report of an error: what the core thinks of a thread. */
+void BPF_STRUCT_OPS(onbeat_dump_task, struct scx_dump_ctx *dump, struct task_struct *p)
+{
+	ob_task_p t = task_of(p);
+	ob_server_p sv;
 
 	USE_ARENA();
-	online(cpu, 0);
-	/* The service will place reservations anew, but it may be waiting for a thread of theirs.
-	 */
-	for (i = OB_ZERO; i < shell->nr_servers && can_loop; i++) {
-		u64 now = bpf_ktime_get_ns();
-
-		LOCKED(fx)
-		{
-			if (shell->servers[i].used == 1)
-				ob_server_strand(&shell->ob, &shell->servers[i], now);
-			UNLOCK(fx);
-			effects_apply(&fx, now);
-		}
-	}
+	if (!t)
+		return;
+	scx_bpf_dump("core: cpu %u cpus %llx awake %d waiting %d running %d picked %d want %llx",
+		     t->cpu, t->cpus, t->awake, t->waiting, t->running, t->picked, t->want);
+	sv = t->server;
+	if (sv)
+		scx_bpf_dump("core: reservation %u cpus %llx e %lld s %llu throttled %llu", sv->id,
+			     sv->cpus, sv->e, sv->s, sv->throttled);
 }
 
 #endif

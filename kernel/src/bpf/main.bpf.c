@@ -125,8 +125,8 @@ SCX_OPS_DEFINE(onbeat_ops, .select_cpu = (void *)onbeat_select_cpu,
 	       .set_weight = (void *)onbeat_set_weight, .enable = (void *)onbeat_enable,
 	       .disable = (void *)onbeat_disable, .init_task = (void *)onbeat_init_task,
 	       .exit_task = (void *)onbeat_exit_task, .cpu_online = (void *)onbeat_cpu_online,
-	       .cpu_offline = (void *)onbeat_cpu_offline, .init = (void *)onbeat_init,
-	       .exit = (void *)onbeat_exit,
+	       .cpu_offline = (void *)onbeat_cpu_offline, .dump_task = (void *)onbeat_dump_task,
+	       .init = (void *)onbeat_init, .exit = (void *)onbeat_exit,
 	       .flags = SCX_OPS_ENQ_LAST | SCX_OPS_ENQ_EXITING | SCX_OPS_ENQ_MIGRATION_DISABLED |
 			SCX_OPS_ALLOW_QUEUED_WAKEUP | SCX_OPS_TID_TO_TASK,
 	       .timeout_ms = 10000, .name = "onbeat");

@@ -68,6 +68,7 @@ int reserve(struct shell_reserve *arg)
 			sv->s = 0;
 			sv->has_saved = 0;
 			sv->starved = 0;
+			sv->unbegun = 0;
 			sv->leg = 0;
 			sv->cycle = 0;
 			split(sv);
@@ -103,25 +104,31 @@ int assign(struct shell_assign *arg)
 		return 0;
 	t = task_stored(p);
 	if (t && !is_bound(p)) {
-		u32 queued = 0, busy = 0;
+		u32 queued = 0, busy = 0, there = 0;
+		u64 tid = p->scx.tid;
 
 		now = bpf_ktime_get_ns();
 		LOCKED(fx)
 		{
-			t->want = id >= 0 && id < shell->nr_servers
-				      ? reservation_name(&shell->servers[id])
-				      : OB_NEVER;
-			full_barrier();
-			busy = t->running || t->picked;
-			queued = t->waiting;
-			if (!busy) {
-				thread_join(t, now);
-				if (queued)
-					ob_ready(&shell->ob, t, now);
+			/* It may have ended meanwhile, and its place been given to another. */
+			there = t->payload == tid;
+			if (there) {
+				t->want = id >= 0 && id < shell->nr_servers
+					      ? reservation_name(&shell->servers[id])
+					      : OB_NEVER;
+				full_barrier();
+				busy = t->running || t->picked;
+				queued = t->waiting;
+				if (!busy) {
+					thread_join(t, now);
+					if (queued)
+						ob_ready(&shell->ob, t, now);
+				}
 			}
 			UNLOCK(fx);
 			effects_apply(&fx, now);
-			arg->result = busy;
+			if (there)
+				arg->result = busy;
 		}
 	}
 	bpf_task_release(p);

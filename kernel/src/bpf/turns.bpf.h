@@ -11,7 +11,6 @@ static __always_inline void thread_join(ob_task_p t, u64 now)
 	u64 want = t->want;
 	ob_server_p sv = NULL;
 
-	t->want = 0;
 	if (want != OB_NEVER && (want & 0xffffffff) - 1 < shell->nr_servers) {
 		sv = &shell->servers[(u32)want - 1];
 		/* Its slot may have been given to somebody else. */
@@ -20,6 +19,19 @@ static __always_inline void thread_join(ob_task_p t, u64 now)
 	}
 	ob_unqueue(&shell->ob, t);
 	ob_attach(&shell->ob, t, sv, now);
+	/* Last: as long as it stands nobody touches the thread without the lock (is_unreserved). */
+	full_barrier();
+	t->want = 0;
+}
+
+/* Whether it holds no reservation and is not about to: then what is the thread's own may be touched
+ * without the lock by the CPU that has it. `want` is looked at first, for it is cleared last. */
+static __always_inline bool is_unreserved(ob_task_p t)
+{
+	if (*(volatile u64 __arena *)&t->want)
+		return false;
+	barrier();
+	return !*(ob_server_p volatile __arena *)&t->server;
 }
 
 /* Best effort pays for what it ran since this was called last, or since it began to run. */
@@ -45,8 +57,11 @@ s32 BPF_STRUCT_OPS(onbeat_select_cpu, struct task_struct *p, s32 prev_cpu, u64 w
 
 	USE_ARENA();
 	/* Reservations are placed by the core. */
-	if (t && (t->server || t->want || t->home))
+	if (t && (!is_unreserved(t) || t->home))
 		return prev_cpu;
+	/* A waker that holds a reservation may go on for longer than anybody can wait behind it. */
+	if (shell->ob.engaged)
+		wake_flags &= ~(u64)SCX_WAKE_SYNC;
 	cpu = scx_bpf_select_cpu_dfl(p, prev_cpu, wake_flags, &idle);
 	if (idle) {
 		scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, BE_SLICE, 0);
@@ -64,19 +79,32 @@ s32 BPF_STRUCT_OPS(onbeat_select_cpu, struct task_struct *p, s32 prev_cpu, u64 w
 	return cpu;
 }
 
+/* The core does not know of it: any CPU may have it. Who runs a reservation looks for others only
+ * when told to. */
+static __always_inline void to_anybody(struct task_struct *p, u64 enq_flags)
+{
+	s32 cpu = scx_bpf_task_cpu(p);
+
+	scx_bpf_dsq_insert(p, SCX_DSQ_GLOBAL, BE_SLICE, enq_flags);
+	scx_bpf_kick_cpu(cpu, SCX_KICK_PREEMPT);
+}
+
 void BPF_STRUCT_OPS(onbeat_enqueue, struct task_struct *p, u64 enq_flags)
 {
 	ob_task_p t = task_of(p);
 	u64 now, cpus;
 
 	USE_ARENA();
-	/* Kernel threads of one CPU serve interrupts and the like: at once. */
+	/* Kernel threads of one CPU serve interrupts and the like: at once, but after each other.
+	 */
 	if (is_bound(p)) {
-		scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, BE_SLICE, enq_flags | SCX_ENQ_PREEMPT);
+		if (!scx_bpf_task_running(p) && !(shell->bound & OB_BIT(scx_bpf_task_cpu(p))))
+			enq_flags |= SCX_ENQ_PREEMPT;
+		scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, BE_SLICE, enq_flags);
 		return;
 	}
 	if (!t) {
-		scx_bpf_dsq_insert(p, SCX_DSQ_GLOBAL, BE_SLICE, enq_flags);
+		to_anybody(p, enq_flags);
 		return;
 	}
 	now = bpf_ktime_get_ns();
@@ -91,8 +119,7 @@ void BPF_STRUCT_OPS(onbeat_enqueue, struct task_struct *p, u64 enq_flags)
 		effects_apply(&fx, now);
 		return;
 	}
-	/* Without the lock the core does not know of it: any CPU may have it. */
-	scx_bpf_dsq_insert(p, SCX_DSQ_GLOBAL, BE_SLICE, enq_flags);
+	to_anybody(p, enq_flags);
 }
 
 void BPF_STRUCT_OPS(onbeat_dequeue, struct task_struct *p, u64 deq_flags)
@@ -136,6 +163,49 @@ static __always_inline bool is_leaving(s32 cpu)
 	if (bpf_probe_read_kernel(&active, sizeof(active), &__cpu_active_mask))
 		return false;
 	return !(active & OB_BIT(cpu));
+}
+
+static __always_inline void cpu_change(s32 cpu, u32 on, u64 now)
+{
+	LOCKED(fx)
+	{
+		ob_online(&shell->ob, cpu, on, now);
+		UNLOCK(fx);
+		effects_apply(&fx, now);
+	}
+}
+
+/* The core learns that `cpu` goes. The service will place reservations anew, but it may itself be
+ * waiting for a thread of theirs that may run nowhere else. */
+static __noinline void cpu_gone(s32 cpu, u64 now)
+{
+	u32 i;
+
+	if (!(shell->ob.online & OB_BIT(cpu)))
+		return;
+	cpu_change(cpu, 0, now);
+	for (i = OB_ZERO; i < shell->nr_servers && can_loop; i++) {
+		if (shell->servers[i].used != 1)
+			continue;
+		LOCKED(fx)
+		{
+			ob_server_strand(&shell->ob, &shell->servers[i], now);
+			UNLOCK(fx);
+			effects_apply(&fx, now);
+		}
+	}
+}
+
+/* `t`, taken from its queue for a CPU that it may not go to (any more), waits again. */
+static __always_inline void put_back(ob_task_p t, u64 cpus, u64 now)
+{
+	LOCKED(fx)
+	{
+		t->cpus = cpus;
+		ob_ready(&shell->ob, t, now);
+		UNLOCK(fx);
+		effects_apply(&fx, now);
+	}
 }
 
 /*
@@ -188,7 +258,8 @@ void BPF_STRUCT_OPS(onbeat_dispatch, s32 cpu, struct task_struct *prev)
 	for (try = OB_ZERO; try < 8 && can_loop; try++) {
 		struct task_struct *p;
 		ob_task_p t = NULL;
-		u64 tid = 0, slice = BE_SLICE;
+		u64 tid = 0, cpus, slice = BE_SLICE;
+		bool leaving;
 
 		LOCKED(fx)
 		{
@@ -215,19 +286,9 @@ void BPF_STRUCT_OPS(onbeat_dispatch, s32 cpu, struct task_struct *prev)
 		}
 		bpf_rcu_read_lock();
 		p = scx_bpf_tid_to_task(tid);
-		if (p && (cpus_of(p) & OB_BIT(cpu))) {
-			if (scx_bpf_task_cpu(p) != cpu && is_leaving(cpu)) {
-				bpf_rcu_read_unlock();
-				LOCKED(fx)
-				{
-					if (shell->ob.online & OB_BIT(cpu))
-						ob_online(&shell->ob, cpu, 0, now);
-					ob_ready(&shell->ob, t, now);
-					UNLOCK(fx);
-					effects_apply(&fx, now);
-				}
-				continue;
-			}
+		cpus = p ? cpus_of(p) : 0;
+		leaving = p && scx_bpf_task_cpu(p) != cpu && is_leaving(cpu);
+		if ((cpus & OB_BIT(cpu)) && !leaving) {
 			scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, slice, 0);
 			bpf_rcu_read_unlock();
 			if (!prev && shell->ob.engaged)
@@ -235,7 +296,12 @@ void BPF_STRUCT_OPS(onbeat_dispatch, s32 cpu, struct task_struct *prev)
 			return;
 		}
 		bpf_rcu_read_unlock();
-		/* It went away or may no longer run here: it comes back through enqueue. */
+		if (leaving)
+			cpu_gone(cpu, now);
+		/* Affinities change, with or without (migrate_disable) a word to us. Who has gone
+		 * altogether is not there any more. */
+		if (cpus)
+			put_back(t, cpus, now);
 	}
 }
 
@@ -247,14 +313,18 @@ void BPF_STRUCT_OPS(onbeat_running, struct task_struct *p)
 	u64 now;
 
 	USE_ARENA();
-	if (!t || is_bound(p))
+	if (is_bound(p)) {
+		__sync_fetch_and_or(&shell->bound, OB_BIT(cpu));
+		return;
+	}
+	if (!t)
 		return;
 	t->ran = p->se.sum_exec_runtime;
 	c = &shell->ob.cpu[cpu & 63];
 	t->running = 1;
 	/* `assign` looks at `running` after it has set `want`, this the other way round. */
 	full_barrier();
-	if (!t->server && !t->want && !tracing && !c->share) {
+	if (is_unreserved(t) && !tracing && !c->share) {
 		ob_p ob = &shell->ob;
 
 		/* Nothing here needs the lock: the fields are this CPU's and this thread's own. */
@@ -295,6 +365,8 @@ void BPF_STRUCT_OPS(onbeat_stopping, struct task_struct *p, bool runnable)
 	u64 now;
 
 	USE_ARENA();
+	if (shell->bound & OB_BIT(cpu))
+		__sync_fetch_and_and(&shell->bound, ~OB_BIT(cpu));
 	if (!t)
 		return;
 	if (!t->server)
@@ -329,7 +401,7 @@ void BPF_STRUCT_OPS(onbeat_quiescent, struct task_struct *p, u64 deq_flags)
 	/* Before `awake` is touched without the lock `assign` must keep off. */
 	t->running = 1;
 	full_barrier();
-	if (!t->server) {
+	if (is_unreserved(t)) {
 		t->awake = 0;
 		full_barrier();
 		t->running = 0;

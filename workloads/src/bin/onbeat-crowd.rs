@@ -70,7 +70,7 @@ impl Crowd {
                     libc::read(self.gate.0.as_raw_fd(), [0u8; 1].as_mut_ptr().cast(), 1);
                 }
                 loop {
-                    spin(1 << 20);
+                    spin(1 << 16);
                 }
             }
             pid => {

@@ -23,9 +23,13 @@ use crate::sys::{self, Class};
 const MS: u64 = 1_000_000;
 /// How often everybody is looked at.
 const LOOK: Duration = Duration::from_millis(200);
-/// A CPU that takes longer to come or go waits for somebody who is not served. (Some seconds are usual: the kernel waits for
-/// everybody who was interrupted in a read-side critical section of RCU, be it a thread of nice 19 in an overload.)
-const HOTPLUG_MOST: Duration = Duration::from_secs(10);
+/// A CPU that takes longer to come or go waits for somebody who is not served. Shorter is no fault: what the kernel
+/// waits for takes dozens of steps of threads of its own, and of best effort ones (nice 19 among them) that hold a lock of
+/// the kernel's or were interrupted in a read-side critical section of RCU; in an overload each of these may
+/// wait for its patience (`OB_PATIENCE`, 3 s) once or more.
+const HOTPLUG_MOST: Duration = Duration::from_secs(120);
+/// After so long it is written down who hangs where.
+const HOTPLUG_SLOW: Duration = Duration::from_secs(20);
 /// Acts the story tells.
 const PAST: usize = 30;
 const SCHED_EXT: i32 = 7;
@@ -79,6 +83,8 @@ struct Conductor {
     children: u64,
     grants: u64,
     hotplugs: u64,
+    /// The longest that a CPU took to come or go.
+    slowest: Duration,
     loads: u64,
 }
 
@@ -102,6 +108,7 @@ impl Conductor {
             children: 0,
             grants: 0,
             hotplugs: 0,
+            slowest: Duration::ZERO,
             loads: 0,
         })
     }
@@ -256,11 +263,15 @@ impl Conductor {
         self.remember(&format!("CPU {cpu} {way}"));
         let file = format!("/sys/devices/system/cpu/cpu{cpu}/online");
         let begin = Instant::now();
-        let watch = Watch::after(HOTPLUG_MOST / 3);
+        let watch = Watch::after(HOTPLUG_SLOW);
         fs::write(file, if on { "1" } else { "0" })
             .with_context(|| format!("CPU {cpu} does not go {way}"))?;
         let took = begin.elapsed();
         let seen = watch.end();
+        self.slowest = self.slowest.max(took);
+        if let (true, Some(seen)) = (self.options.verbose, &seen) {
+            eprintln!("{seen}");
+        }
         if took > HOTPLUG_MOST {
             self.past.extend(seen);
             // If the kernel has thrown the scheduler out, that has more to tell.
@@ -397,8 +408,13 @@ impl Conductor {
 
     fn sums(&self) -> String {
         format!(
-            "{} acts, {} children, {} reservations, {} times a CPU came or went, {} loads",
-            self.acts, self.children, self.grants, self.hotplugs, self.loads
+            "{} acts, {} children, {} reservations, {} times a CPU came or went (in {:.1} s at most), {} loads",
+            self.acts,
+            self.children,
+            self.grants,
+            self.hotplugs,
+            self.slowest.as_secs_f64(),
+            self.loads
         )
     }
 

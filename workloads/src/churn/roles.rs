@@ -42,7 +42,7 @@ fn pause(us: u64) {
 }
 
 fn work(rng: &mut Rng) {
-    spin(rng.u64(1_000..400_000));
+    spin(rng.u64(64..25_000));
 }
 
 /// Plays a role.
@@ -61,12 +61,12 @@ pub fn play(role: &str, fd: RawFd, slot: usize, seed: u64) -> Result<()> {
         },
         "waker" => wake_each_other(rng, beat),
         "forker" => loop {
-            fork_and_wait(rng.u64(1_000..200_000));
+            fork_and_wait(rng.u64(64..12_500));
             beat(0);
             pause(rng.u64(0..5_000));
         },
         "spawner" => loop {
-            let amount = rng.u64(1_000..200_000);
+            let amount = rng.u64(64..12_500);
             std::thread::scope(|s| {
                 for _ in 0..rng.u8(1..4) {
                     s.spawn(|| spin(amount));
@@ -80,7 +80,7 @@ pub fn play(role: &str, fd: RawFd, slot: usize, seed: u64) -> Result<()> {
             beat(0);
         },
         "yielder" => loop {
-            spin(rng.u64(1_000..100_000));
+            spin(rng.u64(64..6_250));
             beat(0);
             // Also the mark of a job's end, if the reservation is one with marks.
             std::thread::yield_now();
@@ -135,7 +135,7 @@ fn wake_each_other(mut rng: Rng, beat: impl Fn(usize) + Sync) -> Result<()> {
         let beat = &beat;
         s.spawn(move || {
             while from_a.recv().is_ok() {
-                spin(rng_b.u64(100..50_000));
+                spin(rng_b.u64(6..3_125));
                 beat(1);
                 let _ = to_a.send(());
             }
@@ -144,7 +144,7 @@ fn wake_each_other(mut rng: Rng, beat: impl Fn(usize) + Sync) -> Result<()> {
             to_b.send(())?;
             from_b.recv()?;
             beat(0);
-            spin(rng.u64(100..50_000));
+            spin(rng.u64(6..3_125));
         }
     })
 }
