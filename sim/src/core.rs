@@ -120,6 +120,13 @@ impl Core {
         }
     }
 
+    /// Puts task `i`, asleep, under reservation number `server`, beside the threads it has.
+    pub fn join(&mut self, i: usize, server: usize) {
+        let (ob, task, sv) = (self.ob(), self.task(i), &raw mut self.servers[server]);
+        // SAFETY: a task that sleeps, a server that is set up.
+        unsafe { ffi::onbeat_attach(ob, task, sv, 0) }
+    }
+
     /// Task `i` woke or was interrupted.
     pub fn ready(&mut self, i: usize, now: u64) {
         let task = self.task(i);

@@ -4,7 +4,7 @@
 use onbeat_core::ffi;
 use onbeat_model::event::EventKind;
 use onbeat_model::taskset::Overheads;
-use onbeat_sim::{Core, Detail, Engine, Load, Reservation};
+use onbeat_sim::{Core, Detail, Engine, Load, NOBODY, Reservation};
 
 const MS: u64 = 1_000_000;
 
@@ -67,4 +67,66 @@ fn a_job_that_ends_when_the_next_is_released_does_not_lend_it_its_deadline() {
         let ends = ends(kind, &[(0, &[10, 3], 10, 10), (11, &[2], 100, 5)]);
         assert_eq!(ends, [vec![10, 15], vec![13]], "{server:?}");
     }
+}
+
+/// Two CPUs, one reservation of 10 in 20 ms split evenly over both, in windows of 10 ms.
+fn split() -> Core {
+    let mut core = Core::new(2, 2, 0, 0, 1, 0);
+    core.init_task(0, 0b11, 100);
+    let mut legs = [(0, 0); ffi::OB_MAX_LEGS as usize];
+    legs[..2].copy_from_slice(&[(0, 5 * MS), (1, 5 * MS)]);
+    core.reserve(
+        0,
+        &Reservation {
+            budget: 10 * MS,
+            period: 20 * MS,
+            deadline: 20 * MS,
+            cpus: 1,
+            domain: 0,
+            kind: 1,
+            order: ffi::OB_ORDER_EDF,
+            marks: true,
+            split: Some(onbeat_sim::Split { window: 10 * MS, postponed: false, legs }),
+        },
+    );
+    core
+}
+
+/// Runs its task on `cpu` from `from` to `to`.
+fn runs(core: &mut Core, cpu: u32, from: u64, to: u64) {
+    assert_eq!(core.pick(cpu, NOBODY, from), 0);
+    core.run(cpu, 0, from);
+    core.tick(cpu, to);
+    core.stop(cpu, ffi::OB_STOP_PREEMPTED, to);
+}
+
+#[test]
+fn a_cycle_that_a_mark_began_early_begins_whole_when_its_job_comes() {
+    for sleeps_until in [20 * MS, 24 * MS] {
+        let mut core = split();
+        core.ready(0, 0);
+        runs(&mut core, 0, 0, 5 * MS);
+        core.ready(0, 18 * MS);
+        runs(&mut core, 1, 18 * MS, 19 * MS);
+        // The last window is all but over: the mark begins the next cycle, that of 20 ms.
+        core.mark(0, 19 * MS);
+        assert_eq!(core.server(0).cycle, 20 * MS);
+        core.sleep(0, 19 * MS);
+        core.ready(0, sleeps_until);
+        let server = core.server(0);
+        assert_eq!((server.cycle, server.leg, server.e), (sleeps_until, 0, 5 * MS as i64));
+        assert_eq!(server.s, sleeps_until + 10 * MS);
+    }
+}
+
+#[test]
+fn a_second_job_in_the_same_cycle_gets_no_budget_of_its_own() {
+    let mut core = split();
+    core.ready(0, 0);
+    runs(&mut core, 0, 0, 2 * MS);
+    core.mark(0, 2 * MS);
+    core.sleep(0, 2 * MS);
+    core.ready(0, 4 * MS);
+    let server = core.server(0);
+    assert_eq!((server.cycle, server.leg, server.e), (0, 0, 3 * MS as i64));
 }
