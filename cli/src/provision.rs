@@ -99,6 +99,8 @@ fn run_file(options: &Options, file: &Path) -> Result<ExitCode> {
         true => format!("{:#}\n", experiment.object()),
         false => experiment.table(),
     })?;
+    let infeasible = experiment.infeasible();
+    ensure!(infeasible.is_empty(), "no budget is feasible for {}", infeasible.join(", for "));
     Ok(ExitCode::SUCCESS)
 }
 
@@ -130,7 +132,7 @@ fn run_one(options: &Options) -> Result<ExitCode> {
     let (budget, binding) = streams.largest_budget(ms(options.epsilon));
     let violated = streams.violated(budget);
     let largest = streams.with_budget(budget);
-    let best = streams.best_budget().filter(|best| streams.violated(best.budget).is_empty());
+    let best = feasible_best(&streams);
     draw(options, || Ok(panels(&[against_budget(&streams)])?))?;
     if options.json {
         let mut object = json!({
@@ -155,6 +157,11 @@ fn run_one(options: &Options) -> Result<ExitCode> {
         );
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// The budget of least tardiness, if it violates no constraint.
+fn feasible_best(streams: &Streams) -> Option<Provision> {
+    streams.best_budget().filter(|best| streams.violated(best.budget).is_empty())
 }
 
 /// Mean and deviation in ms, and how correlated a trace is.

@@ -25,6 +25,8 @@ struct Entry {
     text: String,
     #[serde(default)]
     expect: Vec<Expectation>,
+    /// Why it may not hold here.
+    otherwise: Option<String>,
 }
 
 /// `POLICY FIGURE OPERATOR VALUE`, perhaps with `+ NUMBER`.
@@ -94,6 +96,10 @@ impl Claims {
                     claim: c.text.clone(),
                     ours: in_words(&checks),
                     verdict,
+                    why: match verdict {
+                        Verdict::Partly | Verdict::Differs => c.otherwise.clone(),
+                        Verdict::Holds | Verdict::Open => None,
+                    },
                 }
             })
             .collect()
@@ -232,6 +238,20 @@ mod tests {
         assert_eq!(verdict("\"deadline miss_ratio > fcbs + 0.5\""), Verdict::Differs);
         assert_eq!(verdict("\"deadline jobs <= fcbs + 0.5\""), Verdict::Holds);
         assert_eq!(verdict("\"all miss_ratio <= 0.01\""), Verdict::Partly);
+    }
+
+    #[test]
+    fn the_reason_is_given_only_for_a_claim_that_does_not_hold() {
+        let text = "[[claim]]\nexperiment = \"e\"\nfigure = \"f\"\ntext = \"t\"\notherwise = \"today's frames are longer\"\n";
+        let why = |expect: &str| {
+            let claims = Claims::parse(&format!("{text}expect = [\"{expect}\"]")).unwrap();
+            claims.about("e", &[&outcome("deadline")])[0].why.clone()
+        };
+        assert_eq!(why("deadline jobs < 3").as_deref(), Some("today's frames are longer"));
+        assert_eq!(why("deadline jobs > 3"), None);
+        assert_eq!(why("fifo jobs > 3"), None);
+        let wrong = Claims::parse(&text.replace("\"today's frames are longer\"", "3")).unwrap_err();
+        assert!(wrong.to_string().contains("otherwise"), "{wrong}");
     }
 
     #[test]

@@ -53,6 +53,9 @@ pub struct Claim {
     pub ours: String,
     /// Whether it holds.
     pub verdict: Verdict,
+    /// Why not, where it does not or only in part.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub why: Option<String>,
 }
 
 /// Whether a claim holds here.
@@ -124,7 +127,7 @@ fn experiment(e: &Experiment) -> Result<Value, PageError> {
         .iter()
         .map(|c| {
             let (verdict, class) = c.verdict.words();
-            context! { id => c.id, figure => c.figure, claim => c.claim, ours => c.ours, verdict, class }
+            context! { id => c.id, figure => c.figure, claim => c.claim, ours => c.ours, verdict, class, why => c.why }
         })
         .collect();
     // A path that could leave the folder or name another host is shown, but is no link.

@@ -13,7 +13,7 @@ use onbeat_report::plot::{Curve, Panel, panels};
 use serde::{Deserialize, Deserializer};
 use serde_json::{Value, json};
 
-use super::{ms, of};
+use super::{feasible_best, ms, of};
 
 /// Bytes of a file.
 const FILE_MOST: u64 = 1 << 20;
@@ -130,9 +130,21 @@ impl Experiment {
         let all = self.rows.iter().map(|row| (row, self.streams(row.streams)));
         all.map(|(row, streams)| {
             let budget = budget(row, &streams);
-            (row, streams.with_budget(budget), streams.best_budget())
+            (row, streams.with_budget(budget), feasible_best(&streams))
         })
         .collect()
+    }
+
+    /// Rows for which there is no budget, and what stands in the way of the largest.
+    pub fn infeasible(&self) -> Vec<String> {
+        let name = |(row, largest, best): &Found| {
+            let violated = self.streams(row.streams).violated(largest.budget);
+            let names: Vec<String> = violated.iter().map(ToString::to_string).collect();
+            (best.is_none() && !names.is_empty()).then(|| {
+                format!("{} streams: constraint {} is violated", row.streams, names.join(", "))
+            })
+        };
+        self.found().iter().filter_map(name).collect()
     }
 
     /// For people.

@@ -9,6 +9,7 @@ fn page(outcomes: Vec<Outcome>) -> Page {
         claim: "over 20 frames".into(),
         ours: "23 frames".into(),
         verdict: Verdict::Holds,
+        why: None,
     };
     let experiment = Experiment {
         id: "kato-11".into(),
