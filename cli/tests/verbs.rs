@@ -384,6 +384,11 @@ fn table_1_of_kenna_comes_out_of_its_file_beside_the_printed_one() {
         let output = onbeat(&["provision", bad.path()]);
         assert!(!output.status.success() && complaint(&output).contains(bad.path()), "{to}");
     }
+    // Each of 40 streams gets less than its mean of 11 CPUs: no row for them, and that is no success.
+    let full = File::new(text.replacen("streams = 22", "streams = 40", 1));
+    let output = onbeat(&["provision", full.path()]);
+    assert!(!output.status.success() && output.stdout.len() > 500, "the table is still shown");
+    assert!(complaint(&output).contains("for 40 streams: constraint"), "{}", complaint(&output));
     let endless = onbeat(&["provision", "/dev/zero"]);
     assert!(complaint(&endless).contains("too long"), "{}", complaint(&endless));
 }
