@@ -269,8 +269,8 @@ impl Conductor {
         let took = begin.elapsed();
         let seen = watch.end();
         self.slowest = self.slowest.max(took);
-        if let (true, Some(seen)) = (self.options.verbose, &seen) {
-            eprintln!("{seen}");
+        if let Some(seen) = &seen {
+            eprintln!("onbeat-churn: CPU {cpu} took {took:.1?} to go {way}:{seen}");
         }
         if took > HOTPLUG_MOST {
             self.past.extend(seen);
