@@ -45,11 +45,20 @@ OB_INLINE void ob_budget_check(ob_p ob, ob_server_p sv, u64 now)
 	}
 	sv->exhaustions++;
 	ob_emit(ob, now, OB_KC(OB_EV_EXHAUST, OB_NONE), OB_TS(OB_NONE, sv->id), 0, sv->s);
-	sv->urgent = 0;
+	if (!ob_urgent_by_turns(sv))
+		sv->urgent = 0;
 	ob_policy_exhausted(ob, sv, now);
 	ob_server_requeue(ob, sv);
 	if (sv->legs)
 		ob_preempt(ob, sv, sv->head ? sv->head->cpu : 0);
+}
+
+/* One of the turns is over that an urgent server has before all others. */
+OB_INLINE void ob_urgent_turn(ob_p ob, ob_server_p sv)
+{
+	if (!ob_urgent_by_turns(sv) || --sv->urgent)
+		return;
+	ob_server_requeue(ob, sv);
 }
 
 /* The turn of what runs on `c`, a thread of `sv`, may be over: a sibling is next, or what is not
@@ -60,13 +69,12 @@ OB_INLINE void ob_turn_over(ob_p ob, ob_cpu_p c, ob_server_p sv, u64 now)
 		return;
 	if (sv->node.mask & OB_BIT(c->id)) {
 		ob->kick |= OB_BIT(c->id);
-	} else {
+	} else if (!ob_server_rests(sv) && (sv->cpus & OB_BIT(c->id))) {
+		/* Nobody else can have it. (Where the server rests, or has gone, they could.) */
 		c->curr->turn = 0;
 		c->started = now;
 	}
-	if (!sv->urgent || sv->order == OB_ORDER_EDZL || --sv->urgent)
-		return;
-	ob_server_requeue(ob, sv);
+	ob_urgent_turn(ob, sv);
 }
 
 /* ob_pick when nobody holds a reservation. */
@@ -215,6 +223,10 @@ OB_FN void ob_run(ob_p ob OB_ARG, u32 cpu, ob_task_p t OB_ARG, u64 now)
 	/* Siblings on other CPUs now share the budget with one more: their time is up sooner. */
 	if (sv && sv->running > 1)
 		ob_server_rearm(ob, sv);
+	/* The kick for a share that is due is lost while another class has the CPU. */
+	if (sv && ob->share_quantum && c->credit >= ob->share_quantum &&
+	    ob_share_waiting(ob, OB_BIT(cpu)))
+		ob->kick |= OB_BIT(cpu);
 	/* Its reservation went elsewhere while it was on its way here. */
 	if (sv && !(ob_thread_cpus(sv, t) & OB_BIT(cpu)))
 		ob->kick |= OB_BIT(cpu);
@@ -245,6 +257,8 @@ OB_FN void ob_stop(ob_p ob OB_ARG, u32 cpu, u64 reason, u64 now)
 	sv->running--;
 	if (reason == OB_STOP_PREEMPTED)
 		ob_budget_check(ob, sv, now);
+	else
+		ob_urgent_turn(ob, sv);
 }
 
 /* The timer of `cpu` fired, perhaps late, perhaps for nothing: only the state counts. */

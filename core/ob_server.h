@@ -8,8 +8,11 @@
 
 #include "ob_share.h"
 
-/* Threads of one server take turns of this length, ns. */
+/* Threads of one server take turns of this length at most, ns, and of the other at least. */
 #define OB_ROTATE 4000000ULL
+#define OB_ROTATE_LEAST 50000ULL
+/* All of them have a turn within this time, ns, as long as turns need not be shorter than that. */
+#define OB_ROUND 6000000000ULL
 
 /* Turns at most that a server gets at once before all others. */
 #define OB_URGENT_TURNS 64
@@ -55,10 +58,26 @@ OB_INLINE u64 ob_server_over(ob_server_p sv)
 	return sv->s > sv->period ? sv->s - sv->period : 0;
 }
 
+/* Whether its being urgent ends with turns. Under EDZL it ends with the budget, if there is one. */
+OB_INLINE int ob_urgent_by_turns(ob_server_p sv)
+{
+	return sv->urgent && (sv->order != OB_ORDER_EDZL || !ob_policy_enforces(sv));
+}
+
 /* Whether it may not run for longer than a turn of one thread at a time. */
 OB_INLINE int ob_server_takes_turns(ob_server_p sv)
 {
-	return sv->waiting || (sv->urgent && sv->order != OB_ORDER_EDZL);
+	return sv->waiting || ob_urgent_by_turns(sv);
+}
+
+/* How long a turn is: a crowd in a small reservation takes short ones, for Q/P of a CPU is all it
+ * can count on. */
+OB_INLINE u64 ob_turn(ob_server_p sv)
+{
+	u64 share = sv->period / ob_max(sv->budget, 1) + 1;
+	u64 turn = OB_ROUND / ob_max(share * (sv->waiting + 1), 1);
+
+	return ob_max(ob_min(turn, OB_ROTATE), OB_ROTATE_LEAST);
 }
 
 /* What is left at `now` of the turn of what runs on `c`, ns. It goes on with the same turn after
@@ -67,7 +86,9 @@ OB_INLINE u64 ob_turn_left(ob_cpu_p c, u64 now)
 {
 	u64 had = c->curr->turn + (now > c->started ? now - c->started : 0);
 
-	return had < OB_ROTATE ? OB_ROTATE - had : 0;
+	u64 turn = ob_turn(c->server);
+
+	return had < turn ? turn - had : 0;
 }
 
 /* CPUs on which `t` may run under `sv`. */
@@ -91,6 +112,26 @@ OB_FN u64 ob_server_mask(ob_server_p sv OB_ARG)
 	return cpus;
 }
 
+/* CPUs that run threads of `sv`. */
+OB_FN u64 ob_server_running_on(ob_p ob OB_ARG, ob_server_p sv OB_ARG)
+{
+	u64 cpus = 0;
+	u32 i;
+
+	for (i = OB_ZERO; i < ob->nr_cpus && OB_LOOP; i++)
+		if (ob_cpu(ob, i)->server == sv)
+			cpus |= OB_BIT(i);
+	return cpus;
+}
+
+/* Whether a thread of `sv` runs where those that wait can take turns with it. */
+OB_INLINE int ob_server_sees_to(ob_p ob, ob_server_p sv)
+{
+	if (!sv->running)
+		return 0;
+	return !sv->pinned || (sv->node.mask & ob_server_running_on(ob, sv));
+}
+
 /*
  * EDZL (Lee 1994; Cho, Lee, Ahn, Lin 2002): earliest deadline first, save that a server that would
  * miss its deadline if it waited any longer goes before all others. Here the laxity is the
@@ -98,27 +139,30 @@ OB_FN u64 ob_server_mask(ob_server_p sv OB_ARG)
  * runs e stands still, so laxity ends at the fixed time s − e. Whatever G-EDF schedules in time,
  * EDZL does too (Park et al. 2005), and six reservations of 25 ms in 41 ms fit four CPUs.
  *
- * Patience is served in the same way. Under fixed priorities, and where nothing limits jobs, who
- * waits may wait for ever (an overload, a job that never ends), and the kernel would throw the
- * scheduler out; so one that has waited for OB_PATIENCE gets a turn for each thread that waits
- * (ob_turn_over ends them).
+ * Patience is served in the same way. Under fixed priorities, where nothing limits jobs, and where
+ * a soft server that ran alone has pushed its deadline far ahead, who waits may wait for ever or
+ * nearly so (an overload, a job that never ends), and the kernel would throw the scheduler out; so
+ * one that has waited for OB_PATIENCE gets a turn for each thread that waits (ob_turn_over ends
+ * them).
  */
 OB_FN void ob_laxity_sync(ob_p ob OB_ARG, ob_server_p sv OB_ARG)
 {
 	int edzl = sv->order == OB_ORDER_EDZL;
-	u64 end;
+	u64 end = sv->charged + OB_PATIENCE;
 
-	/* The first kind is none. Where windows change at their ends those turn up elsewhere. */
-	if (!edzl && sv->order != OB_ORDER_RM && (sv->kind || ob_server_windowed(sv)))
+	/* Windows that change at their ends turn up elsewhere. */
+	if (ob_server_windowed(sv))
 		return;
-	if (!sv->active || sv->throttled || !sv->waiting || sv->running || sv->urgent ||
-	    (edzl && sv->e <= 0)) {
+	/* The deadline does it in time. The first kind is none: others do not end, then. */
+	if (sv->order == OB_ORDER_EDF && sv->kind && sv->s <= end && !sv->lax.linked)
+		return;
+	if (!sv->active || sv->throttled || !sv->waiting || sv->urgent ||
+	    ob_server_sees_to(ob, sv)) {
 		ob_tree_remove(&ob->laxity, &sv->lax);
 		return;
 	}
-	end = sv->charged + OB_PATIENCE;
-	if (edzl)
-		end = sv->s > (u64)sv->e ? sv->s - (u64)sv->e : 0;
+	if (edzl && sv->e > 0)
+		end = ob_min(end, sv->s > (u64)sv->e ? sv->s - (u64)sv->e : 0);
 	if (sv->lax.linked) {
 		if (sv->lax.key == end || !edzl)
 			return;
@@ -134,18 +178,6 @@ OB_INLINE void ob_server_update(ob_p ob, ob_server_p sv)
 {
 	ob_tree_update(&sv->node, ob_server_mask(sv), ob_server_over(sv));
 	ob_laxity_sync(ob, sv);
-}
-
-/* CPUs that run threads of `sv`. */
-OB_FN u64 ob_server_running_on(ob_p ob OB_ARG, ob_server_p sv OB_ARG)
-{
-	u64 cpus = 0;
-	u32 i;
-
-	for (i = OB_ZERO; i < ob->nr_cpus && OB_LOOP; i++)
-		if (ob_cpu(ob, i)->server == sv)
-			cpus |= OB_BIT(i);
-	return cpus;
 }
 
 /* Sets c->timer: when the dispatcher must look at what runs here again. The server has just been

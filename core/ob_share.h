@@ -135,9 +135,12 @@ OB_INLINE void ob_share_enqueue(ob_p ob, ob_task_p t, u32 woke, u64 now)
 	t->node.key = t->vtime;
 	t->node.mask = ob_share_mask(ob, t);
 	/* The greatest is who has waited for longest. A kernel thread that wakes counts as one who
-	 * has lost its patience: grace periods and watchdogs wait for it, and where reservations
-	 * leave 5 % to a crowd, a turn of everybody takes seconds. */
-	t->node.over = woke && t->kernel ? ~0ULL : ~now;
+	 * has just lost its patience, no more, for others have too: grace periods and watchdogs
+	 * wait for it, and where reservations leave 5 % to a crowd, a turn of everybody takes
+	 * seconds. */
+	t->node.over = ~now;
+	if (woke && t->kernel)
+		t->node.over = ~(now > OB_PATIENCE ? now - OB_PATIENCE : 0);
 	t->waiting = 1;
 	ob_tree_insert(&ob->best_effort, &t->node);
 }

@@ -240,7 +240,7 @@ OB_FN void ob_settle(ob_p ob OB_ARG, ob_task_p t OB_ARG, u64 now)
  */
 OB_FN void ob_ready(ob_p ob OB_ARG, ob_task_p t OB_ARG, u64 now)
 {
-	u32 woke = !t->awake, at_head = !woke && t->turn < OB_ROTATE;
+	u32 woke = !t->awake, at_head;
 	ob_server_p sv;
 
 	if (t->waiting)
@@ -249,6 +249,7 @@ OB_FN void ob_ready(ob_p ob OB_ARG, ob_task_p t OB_ARG, u64 now)
 	sv = t->server;
 	t->awake = 1;
 	t->picked = 0;
+	at_head = !woke && sv && t->turn < ob_turn(sv);
 	if (!at_head)
 		t->turn = 0;
 	if (!sv) {

@@ -24,6 +24,8 @@ const ABOVE_FRESH: Duration = Duration::from_secs(1);
 const ABOVE_RENEW: Duration = Duration::from_secs(10);
 /// How often a program that creates threads meanwhile is looked through again.
 const LOOKS: usize = 100;
+/// Longest time that a thread that could run may have to rest, ns: below the 10 s of the kernel's watchdog.
+const REST_MOST: u64 = 8_000_000_000;
 
 /// Who asks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -186,6 +188,19 @@ impl<E: Engine, S: System> Book<E, S> {
             return problem(
                 format!("a budget of {asked} is too short to be enforced"),
                 format!("ask for at least {least}; a longer period keeps the share the same"),
+            );
+        }
+        if self.settings.longest_rest(r.budget_ns, r.period_ns) > REST_MOST {
+            let (policy, most) = (self.settings.policy(), format_duration(REST_MOST));
+            return problem(
+                format!(
+                    "under {policy} a program that has used up its budget waits for the next period: {} here, \
+                     and the kernel ends a scheduler that keeps anybody waiting for 10s",
+                    format_duration(r.period_ns - r.budget_ns)
+                ),
+                format!(
+                    "ask for a period at most {most} longer than the budget; the same share will do"
+                ),
             );
         }
         let (watch, affinity) = self.examine(peer, r.pid)?;

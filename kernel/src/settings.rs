@@ -40,6 +40,13 @@ impl Settings {
         Policy::Core { order: self.order, server: self.server }.to_string()
     }
 
+    /// How long a program that wants to run may have to wait, ns, because its budget is used up: until
+    /// the next period where budgets are hard, until the next window where it changes CPUs at windows' ends.
+    pub fn longest_rest(&self, budget: u64, period: u64) -> u64 {
+        let rests = self.server == Server::CbsHard || self.order == Order::SplitEdfPostponed;
+        if rests { period.saturating_sub(budget) } else { 0 }
+    }
+
     /// Number of the server policy in the core's registry.
     pub fn kind(&self) -> u32 {
         let name = self.server.name();

@@ -95,6 +95,11 @@ impl Core {
         unsafe { ffi::onbeat_task_init(self.task(i), i as u32, cpus, weight) }
     }
 
+    /// Task `i` is one of the kernel's own threads.
+    pub fn kernel_thread(&mut self, i: usize) {
+        self.tasks[i].kernel = 1;
+    }
+
     /// Gives task `i`, asleep, reservation number `i`.
     pub fn reserve(&mut self, i: usize, r: &Reservation) {
         let (ob, task, sv) = (self.ob(), self.task(i), &raw mut self.servers[i]);

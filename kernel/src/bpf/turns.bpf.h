@@ -111,6 +111,8 @@ void BPF_STRUCT_OPS(onbeat_enqueue, struct task_struct *p, u64 enq_flags)
 	cpus = cpus_of(p);
 	LOCKED(fx)
 	{
+		/* An unlocked look may have told `dequeue` that it was in no queue. */
+		ob_unqueue(&shell->ob, t);
 		t->cpus = cpus;
 		if (t->want)
 			thread_join(t, now);
@@ -201,8 +203,11 @@ static __always_inline void put_back(ob_task_p t, u64 cpus, u64 now)
 {
 	LOCKED(fx)
 	{
-		t->cpus = cpus;
-		ob_ready(&shell->ob, t, now);
+		/* Unless it has been enqueued or has left meanwhile. */
+		if (t->picked) {
+			t->cpus = cpus;
+			ob_ready(&shell->ob, t, now);
+		}
 		UNLOCK(fx);
 		effects_apply(&fx, now);
 	}
@@ -263,11 +268,14 @@ void BPF_STRUCT_OPS(onbeat_dispatch, s32 cpu, struct task_struct *prev)
 
 		LOCKED(fx)
 		{
+			if (shell->ob.alarm_at <= now)
+				ob_alarm(&shell->ob, now);
 			if (!shell->ob.engaged) {
 				t = (ob_task_p)ob_pick_unreserved(&shell->ob, cpu, pt, now);
 			} else {
-				if (shell->ob.alarm_at <= now)
-					ob_alarm(&shell->ob, now);
+				/* PREEMPT_RT's clock only brings us here. */
+				if (!use_timers && shell->ob.cpu[cpu & 63].timer <= now)
+					ob_tick(&shell->ob, cpu, now);
 				t = (ob_task_p)ob_pick(&shell->ob, cpu, pt, now);
 			}
 			if (t) {
@@ -310,7 +318,7 @@ void BPF_STRUCT_OPS(onbeat_running, struct task_struct *p)
 	ob_task_p t = task_of(p);
 	s32 cpu = scx_bpf_task_cpu(p);
 	ob_cpu_p c;
-	u64 now;
+	u64 now, slice = BE_SLICE;
 
 	USE_ARENA();
 	if (is_bound(p)) {
@@ -331,6 +339,8 @@ void BPF_STRUCT_OPS(onbeat_running, struct task_struct *p)
 		t->awake = 1;
 		t->picked = 0;
 		t->cpu = cpu;
+		if (p->scx.slice == SCX_SLICE_INF)
+			scx_bpf_task_set_slice(p, slice);
 		ob_share_begin(ob, t);
 		if (c->key == OB_KEY_IDLE) {
 			c->key = OB_KEY_BE;
@@ -351,11 +361,16 @@ void BPF_STRUCT_OPS(onbeat_running, struct task_struct *p)
 			ob_ready(&shell->ob, t, now);
 		ob_unqueue(&shell->ob, t);
 		ob_run(&shell->ob, cpu, t, now);
-		if (t->server)
+		if (t->server) {
 			ob_server_requeue(&shell->ob, t->server);
+			slice = SCX_SLICE_INF;
+		}
 		UNLOCK(fx);
 		effects_apply(&fx, now);
 	}
+	/* It may have joined or left a reservation on its way here. */
+	if ((p->scx.slice == SCX_SLICE_INF) != (slice == SCX_SLICE_INF))
+		scx_bpf_task_set_slice(p, slice);
 }
 
 void BPF_STRUCT_OPS(onbeat_stopping, struct task_struct *p, bool runnable)

@@ -9,10 +9,11 @@ use std::rc::Rc;
 use onbeat_core::ffi::ob_server;
 use onbeat_model::policy::{Order, Server};
 use onbeat_model::units::{Fraction, MS};
-use proptest::prelude::*;
 
 use super::*;
 use crate::system::Facts;
+
+mod books;
 
 /// A machine that is not there.
 #[derive(Default)]
@@ -400,112 +401,20 @@ fn programs_with_real_time_threads_are_named() {
     assert!(book.notices().join("\n").contains("pipewire"));
 }
 
-#[derive(Debug, Clone)]
-enum Step {
-    Ask(Peer, Request),
-    Kill(u32),
-    Spawn(u32, u32),
-    Cpus(u64),
-    Deadline(u64),
-    Tick,
-    Close(u64),
-}
-
-fn any_peer() -> impl Strategy<Value = Peer> {
-    prop_oneof![Just(ROOT), Just(USER), Just(OTHER)]
-}
-
-fn any_request() -> impl Strategy<Value = Request> {
-    let times = prop_oneof![Just(0), Just(u64::MAX), 1..50 * MS];
-    let cpus = proptest::option::of(proptest::collection::vec(0u32..6, 0..4));
-    let reserve = (0u32..8, times.clone(), times.clone(), proptest::option::of(times), cpus)
-        .prop_map(|(pid, budget_ns, period_ns, deadline_ns, cpus)| {
-            let name = "x".into();
-            let marks = false;
-            Request::Reserve(Reserve { pid, name, budget_ns, period_ns, deadline_ns, cpus, marks })
-        });
-    prop_oneof![
-        6 => reserve,
-        3 => (0u32..10).prop_map(|id| Request::Release { id }),
-        1 => Just(Request::Status),
-        1 => Just(Request::Stats),
-    ]
-}
-
-fn any_step() -> impl Strategy<Value = Step> {
-    prop_oneof![
-        8 => (any_peer(), any_request()).prop_map(|(p, r)| Step::Ask(p, r)),
-        1 => (1u32..8).prop_map(Step::Kill),
-        3 => (1u32..8, prop_oneof![Just(0), Just(1000), Just(1001)]).prop_map(|(p, u)| Step::Spawn(p, u)),
-        1 => (1u64..16).prop_map(Step::Cpus),
-        1 => (0u64..2_000_000_000).prop_map(Step::Deadline),
-        2 => Just(Step::Tick),
-        1 => (1u64..4).prop_map(Step::Close),
-    ]
-}
-
-proptest! {
-    /// Whatever is asked in whatever order: the books of service and scheduler agree, no CPU is
-    /// promised twice by what was granted since the last change, users stay within their share.
-    #[test]
-    fn the_books_agree_whatever_is_asked(
-        order in prop_oneof![
-            Just(Order::GlobalEdf), Just(Order::PartitionedEdf), Just(Order::ClusteredEdf),
-            Just(Order::SplitEdf), Just(Order::SplitEdfPostponed)
-        ],
-        steps in proptest::collection::vec(any_step(), 1..60),
-    ) {
-        let (mut book, fake) = book(order, 4);
-        for step in steps {
-            match step {
-                Step::Ask(peer, request) => {
-                    let before = fake.0.borrow().servers.len();
-                    let answer = book.answer(peer, request.clone());
-                    if let (Response::Granted { id, cpus, .. }, Request::Reserve(r)) = (&answer, &request) {
-                        let world = fake.0.borrow();
-                        let (server, members) = &world.servers[id];
-                        prop_assert!(r.check().is_ok());
-                        prop_assert!(peer.uid == 0 || world.processes[&r.pid].0.uids == [peer.uid].into());
-                        prop_assert_eq!(members, &world.processes[&r.pid].1.iter().copied().collect());
-                        prop_assert!(server.place.cpus & world.online != 0 && !cpus.is_empty());
-                        prop_assert!(server.place.domain < book.settings.domains());
-                        let domain = book.domain_cpus(server.place.domain as usize);
-                        prop_assert_eq!(server.place.cpus & !domain, 0);
-                        if let Some(split) = &server.place.split {
-                            let sum: u64 = split.shares.iter().map(|(_, budget)| budget).sum();
-                            prop_assert_eq!(sum, r.budget_ns);
-                            prop_assert!(split.shares.iter().all(|(cpu, _)| cpus.contains(cpu)));
-                            prop_assert_eq!(1 << split.shares[0].0, server.place.cpus);
-                        }
-                        if let Some(list) = &r.cpus {
-                            prop_assert_eq!(server.place.cpus & !mask_of(list), 0);
-                        }
-                    } else if matches!(answer, Response::Refused(_) | Response::Error { .. }) {
-                        prop_assert_eq!(fake.0.borrow().servers.len(), before);
-                    }
-                }
-                Step::Kill(pid) => fake.kill(pid * 10),
-                Step::Spawn(pid, uid) => {
-                    if !fake.0.borrow().processes.contains_key(&pid) {
-                        fake.process(pid, uid, 3);
-                    }
-                }
-                Step::Cpus(mask) => fake.0.borrow_mut().online = mask,
-                Step::Deadline(bandwidth) => fake.0.borrow_mut().above.deadline = bandwidth,
-                Step::Tick => book.tick(),
-                Step::Close(connection) => book.disconnected(connection),
-            }
-            let world = fake.0.borrow();
-            let held: BTreeSet<u32> = book.held.keys().copied().collect();
-            prop_assert_eq!(held, world.servers.keys().copied().collect());
-            let billionths = |h: &&Held| h.record.budget_ns * 1_000 / h.record.period_ns.min(h.record.deadline_ns);
-            let live = || book.held.values().filter(|h| h.state == State::Live);
-            let sure: u64 = live().filter(|h| h.guaranteed).map(|h| billionths(&h)).sum();
-            prop_assert!(sure <= 4 * 950, "{sure} thousandths of a CPU are promised");
-            for uid in [1000, 1001] {
-                let mine = live().filter(|h| h.record.uid == uid).map(|h| billionths(&h)).sum::<u64>();
-                prop_assert!(mine <= 2000, "user {uid} holds {mine} thousandths of a CPU");
-            }
-        }
+#[test]
+fn nobody_gets_a_reservation_that_keeps_its_program_waiting_until_the_kernel_ends_the_scheduler() {
+    let (seconds, long) = (1000, ask(10, 1000, 60_000));
+    let hard = Settings { server: Server::CbsHard, ..settings(Order::GlobalEdf, 4) };
+    for policy in [hard, settings(Order::SplitEdfPostponed, 4)] {
+        let fake = Fake::new(4);
+        fake.process(10, 1000, 1);
+        let mut book = Book::new(fake.clone(), fake.clone(), policy);
+        let why = failed(book.answer(USER, long.clone()));
+        assert!(why.contains("59s") && why.contains("8s"), "{why}");
+        granted(book.answer(USER, ask(10, seconds, 9 * seconds)));
     }
+    // Where a new budget comes at once there is no such limit.
+    let (mut book, fake) = book(Order::GlobalEdf, 4);
+    fake.process(10, 1000, 1);
+    granted(book.answer(USER, long));
 }

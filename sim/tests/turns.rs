@@ -1,0 +1,246 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Turns and patience on one CPU: each thread of a reservation gets its turns, and whoever wants to run does within
+//! seconds, whatever the policy makes of the others. (The kernel ends a scheduler that keeps a thread waiting for 10 s.)
+
+use onbeat_core::ffi;
+use onbeat_sim::{Core, NOBODY, Reservation};
+
+const MS: u64 = 1_000_000;
+const US: u64 = 1_000;
+const EVER: u64 = u64::MAX;
+/// `OB_PATIENCE`, and what may run before who has lost it.
+const PATIENT: u64 = 3_100 * MS;
+
+fn reservation(period: u64, budget: u64, kind: u32, order: u32) -> Reservation {
+    Reservation {
+        budget,
+        period,
+        deadline: period,
+        cpus: 1,
+        domain: 0,
+        kind,
+        order,
+        marks: false,
+        split: None,
+    }
+}
+
+/// One CPU, `tasks` tasks, a share for best effort.
+fn core(tasks: usize, share: u32) -> Core {
+    let mut core = Core::new(1, 1, share, MS, tasks, 0);
+    (0..tasks).for_each(|i| core.init_task(i, 1, 100));
+    core
+}
+
+/// From `first` on a task wants to run for `work` in every `period`.
+#[derive(Clone, Copy)]
+struct Part {
+    first: u64,
+    work: u64,
+    period: u64,
+}
+
+/// It wants to run for ever.
+fn endless(first: u64) -> Part {
+    Part { first, work: EVER, period: EVER }
+}
+
+/// What a task had of the CPU, and the longest that it waited.
+#[derive(Debug, Default, Clone, Copy)]
+struct Got {
+    had: u64,
+    waited: u64,
+}
+
+/// Plays the shell until `end`: to the ns, so that no turn ends unseen.
+fn play(mut core: Core, parts: &[Part], end: u64) -> Vec<Got> {
+    let mut got = vec![Got::default(); parts.len()];
+    let (mut now, mut runs) = (0, NOBODY);
+    let mut wakes: Vec<u64> = parts.iter().map(|p| p.first).collect();
+    let mut left = vec![0; parts.len()];
+    let mut since = vec![EVER; parts.len()];
+    while now < end {
+        for (i, part) in parts.iter().enumerate() {
+            if wakes[i] <= now {
+                (wakes[i], left[i], since[i]) =
+                    (wakes[i].saturating_add(part.period), part.work, now);
+                core.ready(i, now);
+            }
+        }
+        if core.alarm_at() <= now {
+            core.alarm(now);
+        }
+        if core.timer(0) <= now {
+            core.tick(0, now);
+        }
+        if core.take_kick().is_some() || runs == NOBODY {
+            let next = core.pick(0, runs, now);
+            if next != runs {
+                if runs != NOBODY {
+                    core.stop(0, ffi::OB_STOP_PREEMPTED, now);
+                    core.ready(runs, now);
+                    since[runs] = now;
+                }
+                if next != NOBODY {
+                    core.run(0, next, now);
+                    got[next].waited = got[next].waited.max(now - since[next]);
+                    since[next] = EVER;
+                }
+                runs = next;
+            }
+        }
+        let mut then = core.alarm_at().min(core.timer(0)).max(now + 1).min(end);
+        then = wakes.iter().fold(then, |then, wake| then.min(*wake));
+        if runs != NOBODY {
+            then = then.min(now.saturating_add(left[runs]));
+            // Best effort has slices, which the kernel's tick ends.
+            if core.cpu(0).server.is_null() {
+                then = then.min(now + 4 * MS);
+                core.charge(runs, then - now);
+            }
+            got[runs].had += then - now;
+            left[runs] -= if left[runs] == EVER { 0 } else { then - now };
+        }
+        now = then;
+        if runs != NOBODY && left[runs] == 0 {
+            core.stop(0, ffi::OB_STOP_SLEPT, now);
+            core.sleep(runs, now);
+            runs = NOBODY;
+        } else if runs != NOBODY && core.cpu(0).server.is_null() {
+            // As the kernel does at the end of a slice.
+            let next = core.pick(0, runs, now);
+            if next != runs && next != NOBODY {
+                core.stop(0, ffi::OB_STOP_PREEMPTED, now);
+                core.ready(runs, now);
+                since[runs] = now;
+                core.run(0, next, now);
+                got[next].waited = got[next].waited.max(now - since[next]);
+                since[next] = EVER;
+                runs = next;
+            }
+        }
+    }
+    for (got, since) in got.iter_mut().zip(since) {
+        got.waited = got.waited.max(now.saturating_sub(since));
+    }
+    got
+}
+
+fn kinds() -> std::ops::Range<u32> {
+    0..onbeat_core::server_policies().len() as u32
+}
+
+fn kind(name: &str) -> u32 {
+    onbeat_core::server_policies().iter().position(|n| *n == name).unwrap() as u32
+}
+
+#[test]
+fn siblings_share_evenly_though_each_is_interrupted_before_its_turn_is_over() {
+    for kind in kinds() {
+        let mut core = core(4, 0);
+        core.reserve(0, &reservation(100 * MS, 80 * MS, kind, ffi::OB_ORDER_RM));
+        core.join(1, 0);
+        core.join(2, 0);
+        // Turns are 4 ms; this one comes every 2 ms.
+        core.reserve(3, &reservation(2 * MS, 200 * US, kind, ffi::OB_ORDER_RM));
+        let often = Part { first: 0, work: 100 * US, period: 2 * MS };
+        let got = play(core, &[endless(0), endless(0), endless(0), often], 1000 * MS);
+        let most = got[..3].iter().map(|g| g.had).max().unwrap();
+        let least = got[..3].iter().map(|g| g.had).min().unwrap();
+        assert!(most - least <= 8 * MS, "kind {kind}: {got:?}");
+        assert!(least > 200 * MS, "kind {kind}: {got:?}");
+    }
+}
+
+#[test]
+fn siblings_share_evenly_though_their_budget_ends_with_a_turn() {
+    for kind in kinds() {
+        for budget in 1..6 {
+            let mut core = core(3, 0);
+            core.reserve(0, &reservation(20 * MS, budget * MS, kind, ffi::OB_ORDER_EDF));
+            core.join(1, 0);
+            core.join(2, 0);
+            let got = play(core, &[endless(0); 3], 6_000 * MS);
+            let total: u64 = got.iter().map(|g| g.had).sum();
+            let least = got.iter().map(|g| g.had).min().unwrap();
+            assert!(least * 4 > total, "kind {kind}, {budget} ms: {got:?}");
+        }
+    }
+}
+
+#[test]
+fn a_crowd_in_a_small_reservation_takes_turns_short_enough_for_all_to_run_within_seconds() {
+    for kind in kinds() {
+        let mut core = core(41, 0);
+        core.reserve(0, &reservation(300 * MS, 3 * MS, kind, ffi::OB_ORDER_EDF));
+        (1..40).for_each(|i| core.join(i, 0));
+        core.reserve(40, &reservation(10 * MS, 9_900 * US, kind, ffi::OB_ORDER_EDF));
+        let mut parts = vec![endless(0); 40];
+        parts.push(Part { first: 0, work: 9_900 * US, period: 10 * MS });
+        let got = play(core, &parts, 30_000 * MS);
+        assert!(got[..40].iter().all(|g| g.waited < 9_000 * MS), "kind {kind}: {got:?}");
+    }
+}
+
+#[test]
+fn every_sibling_gets_a_turn_when_their_reservation_has_lost_its_patience() {
+    // Kind 0 has no server: the first reservation never ends, and is before the other for ever.
+    let mut core = core(6, 0);
+    core.reserve(0, &reservation(10 * MS, MS, 0, ffi::OB_ORDER_RM));
+    core.reserve(1, &reservation(100 * MS, MS, 0, ffi::OB_ORDER_RM));
+    (2..6).for_each(|i| core.join(i, 1));
+    let got = play(core, &[endless(0); 6], 5_000 * MS);
+    assert!(got[1..6].iter().all(|g| g.had >= 4 * MS), "{got:?}");
+    assert!(got[0].had > 4_800 * MS, "{got:?}");
+}
+
+#[test]
+fn nor_does_a_used_up_budget_take_these_turns_away() {
+    for (kind, budget, threads) in [("cbs", 1, 2), ("cbs", 3, 4), ("fcbs", 1, 2)] {
+        let mut core = core(threads + 1, 0);
+        core.reserve(0, &reservation(10 * MS, 5 * MS, self::kind(kind), ffi::OB_ORDER_RM));
+        core.reserve(1, &reservation(100 * MS, budget * MS, self::kind(kind), ffi::OB_ORDER_RM));
+        (2..=threads).for_each(|i| core.join(i, 1));
+        let got = play(core, &vec![endless(0); threads + 1], 30_000 * MS);
+        assert!(got.iter().all(|g| g.waited < 2 * PATIENT), "{kind} {budget} ms: {got:?}");
+    }
+}
+
+#[test]
+fn whoever_used_idle_time_is_served_within_seconds_when_others_come() {
+    for kind in kinds() {
+        for order in [ffi::OB_ORDER_EDF, ffi::OB_ORDER_EDZL, ffi::OB_ORDER_RM] {
+            // Alone for 30 s it has pushed a soft server's deadline 270 s ahead.
+            let mut core = core(2, 0);
+            core.reserve(0, &reservation(10 * MS, MS, kind, order));
+            core.reserve(1, &reservation(10 * MS, 5 * MS, kind, order));
+            let got = play(core, &[endless(0), endless(30_000 * MS)], 90_000 * MS);
+            assert!(got.iter().all(|g| g.waited < PATIENT), "kind {kind}, order {order}: {got:?}");
+        }
+    }
+}
+
+#[test]
+fn who_is_urgent_and_passes_a_baton_does_not_stay_so_for_ever() {
+    let mut core = core(3, 0);
+    core.reserve(0, &reservation(10 * MS, MS, 0, ffi::OB_ORDER_RM));
+    core.reserve(1, &reservation(100 * MS, MS, 0, ffi::OB_ORDER_RM));
+    core.join(2, 1);
+    // Its two threads are awake in turns, so that its job never ends.
+    let first = Part { first: 0, work: 110 * US, period: 200 * US };
+    let second = Part { first: 100 * US, ..first };
+    let got = play(core, &[endless(0), first, second], 30_000 * MS);
+    assert!(got.iter().all(|g| g.waited < 2 * PATIENT), "{got:?}");
+}
+
+#[test]
+fn kernel_threads_that_wake_each_other_do_not_keep_best_effort_waiting() {
+    let mut core = core(4, 50);
+    core.reserve(0, &reservation(10 * MS, 10 * MS, 0, ffi::OB_ORDER_EDF));
+    core.kernel_thread(1);
+    core.kernel_thread(2);
+    let first = Part { first: 0, work: 60 * US, period: 100 * US };
+    let got =
+        play(core, &[endless(0), first, Part { first: 50 * US, ..first }, endless(0)], 30_000 * MS);
+    assert!(got.iter().all(|g| g.waited < PATIENT + 1_000 * MS), "{got:?}");
+}
