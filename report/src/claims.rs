@@ -117,7 +117,11 @@ struct Check {
 fn in_words(checks: &[Check]) -> String {
     let mut figures: Vec<(&str, Vec<String>)> = Vec::new();
     for (figure, policy, value) in checks.iter().flat_map(|c| &c.values) {
-        let digits = if value.fract() == 0.0 { 0 } else { 2 };
+        let digits = match value.abs() {
+            _ if value.fract() == 0.0 => 0,
+            small if small < 0.1 => 4,
+            _ => 2,
+        };
         let text = format!("{policy} {value:.digits$}");
         match figures.iter_mut().find(|f| f.0 == figure) {
             Some((_, list)) if list.contains(&text) => {}
@@ -269,6 +273,14 @@ mod tests {
         let claim = &both.about("kato-10-decode", &[&a, &b])[0];
         assert_eq!(claim.ours, "worst second: g-edf+fcbs 24, deadline 24");
         assert_eq!(claim.id, "kato-10-decode");
+        let mut few = outcome("g-edf+fcbs");
+        few.metrics.miss_ratio = 0.0014;
+        let claim = &claims("\"fcbs miss_ratio < deadline\"").about("kato-10", &[&few, &b])[0];
+        assert!(
+            claim.ours.starts_with("miss ratio: g-edf+fcbs 0.0014, deadline "),
+            "{}",
+            claim.ours
+        );
         assert!(both.about("kato-1", &[&a]).is_empty());
     }
 
