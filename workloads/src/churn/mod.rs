@@ -18,6 +18,7 @@ use anyhow::Result;
 use clap::Args;
 use std::os::fd::RawFd;
 use std::path::PathBuf;
+use std::sync::OnceLock;
 use std::time::Duration;
 
 /// A child that could run and has not beaten for so long is lost. A heartbeat of the idle class takes several waits of
@@ -83,8 +84,10 @@ pub fn carry_out(options: Options) -> Result<()> {
     }
 }
 
-/// CPUs that can be there.
+/// CPUs that can be there. Asked for once: the answer is read from `/sys`, whose lock a CPU that comes or goes needs, too, and
+/// children of nice 19 that ask all the time would keep it waiting for them.
 fn cpus() -> u32 {
+    static CPUS: OnceLock<u32> = OnceLock::new();
     // SAFETY: takes a number.
-    (unsafe { libc::sysconf(libc::_SC_NPROCESSORS_CONF) }).max(1) as u32
+    *CPUS.get_or_init(|| (unsafe { libc::sysconf(libc::_SC_NPROCESSORS_CONF) }).max(1) as u32)
 }
