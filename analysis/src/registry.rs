@@ -8,7 +8,9 @@ use crate::one_cpu::{bounds, edf, fixed};
 use crate::partition::{Local, Packing, partition};
 use crate::semi::{Plan, edf_wm};
 use crate::split_cd::edf_cd;
-use crate::sporadic::{Sporadic, Verdict, utilization};
+use crate::sporadic::{Sporadic, Verdict, compare_utilization, utilization};
+use std::cmp::Ordering;
+
 use num_bigint::BigInt;
 use num_rational::BigRational;
 
@@ -224,6 +226,44 @@ pub const TESTS: &[Test] = &[
     ),
 ];
 
+/// Tests that hold for deadlines within periods only.
+const WITHIN_PERIODS: [&str; 12] = [
+    "edf-wm",
+    "edf-wmr",
+    "edf-cd",
+    "g-edf-bar",
+    "g-edf-bcl",
+    "g-edf-bcl-iterative",
+    "g-edf-rta",
+    "g-edf-ff-dbf",
+    "g-rm-rta",
+    "g-dm-rta",
+    "g-rm-guan",
+    "g-dm-guan",
+];
+
+/// Why a test has said [`Verdict::Unknown`], where it is not that it tried and could not tell.
+pub fn why_unknown(test: &Test, tasks: &[Sporadic], cpus: usize) -> Option<String> {
+    let late = |t: &&Sporadic| t.deadline > t.period;
+    if WITHIN_PERIODS.contains(&test.name) && tasks.iter().any(|t| late(&t)) {
+        let instead = match test.name {
+            name if name.starts_with("g-rm") || name.starts_with("g-dm") => "p-rm-ff",
+            name if name.starts_with("g-edf") => "g-edf-gfb, g-edf-bak or g-edf-any",
+            _ => "p-edf-ff",
+        };
+        return Some(format!("does not hold for deadlines beyond periods; see {instead}"));
+    }
+    if test.name == "g-edf-tardiness" && tasks.iter().any(|t| t.deadline != t.period) {
+        return Some("holds for deadlines at the ends of periods only; see g-edf-gel".into());
+    }
+    if compare_utilization(tasks, cpus as u64) == Ordering::Greater {
+        return Some("asks for more than all CPUs: tardiness has no bound".into());
+    }
+    // These are exact: they never just cannot tell.
+    let exact = ["edf-qpa", "rm-exact", "dm-exact"].contains(&test.name);
+    exact.then(|| "gave up: its busy periods are too long to be gone through".into())
+}
+
 /// The test of that name.
 pub fn find(name: &str) -> Option<&'static Test> {
     TESTS.iter().find(|test| test.name == name)
@@ -356,6 +396,38 @@ mod tests {
         for (i, test) in TESTS.iter().enumerate() {
             assert!(TESTS[..i].iter().all(|other| other.name != test.name), "{}", test.name);
             assert_ne!((test.run)(&[], 1).verdict, Verdict::Unschedulable, "{}", test.name);
+        }
+    }
+
+    #[test]
+    fn tests_for_deadlines_within_periods_say_so_and_no_others() {
+        // So light that every test that holds for it accepts it; with deadlines within periods all but the bounds do.
+        let light = |deadline| {
+            let task = Sporadic { wcet: 100, deadline, period: 100_000 };
+            vec![task, Sporadic { period: 130_000, ..task }]
+        };
+        for test in TESTS.iter().filter(|t| t.name != "utilization") {
+            let cpus = if test.one_cpu { 1 } else { 2 };
+            let (short, long) = (light(90_000), light(300_000));
+            let long_fails = (test.run)(&long, cpus).verdict == Verdict::Unknown;
+            let short_fits = (test.run)(&short, cpus).verdict == Verdict::Schedulable;
+            let named = WITHIN_PERIODS.contains(&test.name);
+            if test.name == "g-edf-tardiness" {
+                assert!(!short_fits && why_unknown(test, &short, cpus).is_some());
+                continue;
+            }
+            assert_eq!(named, short_fits && long_fails, "{}", test.name);
+            assert_eq!(
+                named,
+                why_unknown(test, &long, cpus).is_some_and(|w| w.contains("beyond")),
+                "{}",
+                test.name
+            );
+            assert!(
+                why_unknown(test, &vec![Sporadic::implicit(2, 3); 9], cpus).is_some(),
+                "{}",
+                test.name
+            );
         }
     }
 

@@ -7,11 +7,13 @@ use std::process::ExitCode;
 
 use anyhow::{Result, bail};
 use clap::Args;
-use onbeat_analysis::registry::{Answer, TESTS, Test, cpus_needed, find, scale_that_fits};
+use onbeat_analysis::registry::{
+    Answer, TESTS, Test, cpus_needed, find, scale_that_fits, why_unknown,
+};
 use onbeat_analysis::semi::{Plan, Share};
 use onbeat_analysis::sporadic::{Sporadic, Verdict, utilization};
 use onbeat_model::taskset::TaskSet;
-use onbeat_model::units::format_duration;
+use onbeat_model::units::{format_duration, format_percent};
 use serde_json::{Value, json};
 
 use crate::output::print;
@@ -23,7 +25,7 @@ const TASKS_FOR_CHANGES: usize = 40;
 
 /// Say whether a task set's deadlines are met, by schedulability tests
 ///
-/// A task counts with its budget; best-effort work is left out. "no" is a proof of the opposite, "?" means that the test, being
+/// A task counts with its budget, and has whole CPUs: best-effort work and its share are left out. "no" is a proof of the opposite, "?" means that the test, being
 /// only sufficient, cannot tell.
 #[derive(Debug, Args)]
 pub struct Options {
@@ -34,7 +36,7 @@ pub struct Options {
     #[arg(long = "test", value_name = "T")]
     tests: Vec<String>,
     /// List the tests and their sources
-    #[arg(long)]
+    #[arg(long, conflicts_with_all = ["json", "file", "tests"])]
     list: bool,
     /// Print one JSON object
     #[arg(long)]
@@ -47,6 +49,7 @@ struct Finding {
     answer: Answer,
     cpus_needed: Option<usize>,
     scale: Option<u64>,
+    why: Option<String>,
 }
 
 /// Carries out the verb.
@@ -78,6 +81,9 @@ pub fn run(options: &Options) -> Result<ExitCode> {
                 test,
                 cpus_needed: look.then(|| cpus_needed(test, &tasks, cpus, CPUS_MOST)).flatten(),
                 scale: look.then(|| scale_that_fits(test, &tasks, cpus)).flatten(),
+                why: (answer.verdict == Verdict::Unknown)
+                    .then(|| why_unknown(test, &tasks, cpus))
+                    .flatten(),
                 answer,
             }
         })
@@ -120,6 +126,13 @@ fn sporadic(set: &TaskSet) -> Result<(Vec<String>, Vec<Sporadic>)> {
                 copy.name()
             );
         };
+        if let Some(cpus) = &copy.spec.affinity {
+            bail!(
+                "task {} may use CPUs {cpus:?} only, and the tests know no affinities: they would promise too much; \
+                 leave affinity out, or try `onbeat sim`",
+                copy.name()
+            );
+        }
         names.push(copy.name());
         tasks.push(Sporadic { wcet, deadline: copy.spec.deadline, period: copy.spec.period });
     }
@@ -156,7 +169,7 @@ fn table(set: &TaskSet, names: &[String], tasks: &[Sporadic], findings: &[Findin
     );
     let _ = writeln!(text, "{:<20} {:<6} remarks", "test", "fits");
     for f in findings {
-        let mut remarks = Vec::new();
+        let mut remarks: Vec<String> = f.why.iter().cloned().collect();
         if let Some(cpus) = f.cpus_needed {
             remarks.push(format!("fits {cpus} CPUs"));
         }
@@ -183,13 +196,15 @@ fn table(set: &TaskSet, names: &[String], tasks: &[Sporadic], findings: &[Findin
             "{:<width$} {:>10} {:>10} {:>10} {:>4} {:>10}",
             "task", "budget", "deadline", "period", "CPU", "response"
         );
+        // Known to be in time, if not when.
+        let unknown = if f.answer.verdict == Verdict::Schedulable { "in time" } else { "no bound" };
         for (i, (name, task)) in names.iter().zip(tasks).enumerate() {
             let cpu = f.answer.cpus.as_ref().map_or(String::new(), |c| c[i].to_string());
             let response = f
                 .answer
                 .responses
                 .as_ref()
-                .map_or(String::new(), |r| r[i].map_or("no bound".into(), format_duration));
+                .map_or(String::new(), |r| r[i].map_or(unknown.into(), format_duration));
             let _ = writeln!(
                 text,
                 "{name:<width$} {:>10} {:>10} {:>10} {cpu:>4} {response:>10}",
@@ -211,6 +226,14 @@ fn table(set: &TaskSet, names: &[String], tasks: &[Sporadic], findings: &[Findin
                 .collect();
             let _ = writeln!(text, "{name}  {}", parts.join(", "));
         }
+    }
+    if *set.best_effort_share.numer() > 0 {
+        let _ = writeln!(
+            text,
+            "\nThe tests count whole CPUs. `onbeat sim`, `lab` and `run` keep {} of each for best-effort work: lower budgets by as\n\
+             much before you rely on an answer, or set best_effort_share = \"0%\".",
+            format_percent(set.best_effort_share)
+        );
     }
     text
 }
@@ -241,6 +264,7 @@ fn object(set: &TaskSet, names: &[String], tasks: &[Sporadic], findings: &[Findi
                 "response_times_ns": f.answer.responses,
                 "tardiness_ns": f.answer.tardiness,
                 "cpus_needed": f.cpus_needed,
+                "why_unknown": f.why,
                 "scale_that_fits": f.scale.map(|s| s as f64 / 1000.0),
             })
         })
@@ -251,6 +275,7 @@ fn object(set: &TaskSet, names: &[String], tasks: &[Sporadic], findings: &[Findi
         "tasks": names,
         "utilization": u,
         "utilization_exact": exact,
+        "best_effort_share": *set.best_effort_share.numer() as f64 / *set.best_effort_share.denom() as f64,
         "tests": tests,
     })
 }

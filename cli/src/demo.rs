@@ -102,7 +102,7 @@ pub fn run(options: &Options) -> Result<ExitCode> {
     }
     let jobs = options.jobs.map_or_else(guests_at_a_time, usize::from);
     let (count, at) = (works.len(), jobs.min(works.len()));
-    eprintln!("onbeat demo: {count} runs of {} experiments, {at} at a time", sets.len());
+    complain!("onbeat demo: {count} runs of {} experiments, {at} at a time", sets.len());
     let trouble: Mutex<Vec<anyhow::Error>> = Mutex::new(Vec::new());
     let carried = carry_out(&works, jobs, &cancel, &Board::new(count), &|work, run| {
         if let Some(name) = trace_name(&work.cargo.set, &run.policy, "lab")
@@ -112,7 +112,7 @@ pub fn run(options: &Options) -> Result<ExitCode> {
         }
     });
     let partial = cancel.load(Ordering::Relaxed);
-    eprintln!("onbeat demo: ended after {:.0} s", begin.elapsed().as_secs_f64());
+    complain!("onbeat demo: ended after {:.0} s", begin.elapsed().as_secs_f64());
     let mut trouble = trouble.into_inner().unwrap_or_else(|e| e.into_inner());
     let mut shown = Shown { sections: Vec::new(), text: String::new(), failures: 0 };
     let mut rest = carried.into_iter();

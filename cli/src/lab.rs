@@ -104,7 +104,7 @@ pub fn run(options: &Options) -> Result<ExitCode> {
     match &options.file {
         Some(file) => run_file(options, file),
         None => run_command(options).or_else(|error| {
-            eprintln!("onbeat lab: {error:#}");
+            complain!("onbeat lab: {error:#}");
             Ok(ExitCode::from(LAB_FAILED))
         }),
     }
@@ -250,11 +250,11 @@ fn run_command(options: &Options) -> Result<ExitCode> {
         Progress::Preparing | Progress::Booting(_) | Progress::Collecting => (),
     })?;
     if outcome.exit == Exit::TimedOut {
-        eprintln!("onbeat lab: the command used up its guest time and was killed");
+        complain!("onbeat lab: the command used up its guest time and was killed");
     }
     if outcome.kernel_in_trouble() {
-        eprintln!("onbeat lab: the guest's kernel had an oops or a warning:");
-        outcome.kernel_warnings.iter().for_each(|line| eprintln!("  {line}"));
+        complain!("onbeat lab: the guest's kernel had an oops or a warning:");
+        outcome.kernel_warnings.iter().for_each(|line| complain!("  {line}"));
     }
     if cancel.load(Ordering::Relaxed) && !options.shell {
         bail!("stopped on request");

@@ -1,6 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! `onbeat`: one verb a file, each with its options and `fn run(&Options) -> Result<ExitCode>`.
 
+/// `eprintln!` that does not mind if nobody can read it: standard error may be closed or full.
+macro_rules! complain {
+    ($($words:tt)*) => {{
+        use std::io::Write as _;
+        let _ = writeln!(std::io::stderr(), $($words)*);
+    }};
+}
+
 mod analyze;
 mod demo;
 mod doctor;
@@ -61,7 +69,7 @@ fn main() -> ExitCode {
         Verb::Provision(options) => provision::run(&options),
     };
     result.unwrap_or_else(|error| {
-        eprintln!("onbeat: {error:#}");
+        complain!("onbeat: {error:#}");
         ExitCode::FAILURE
     })
 }

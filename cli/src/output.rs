@@ -38,14 +38,9 @@ impl Outputs {
     /// Names the file.
     pub fn check(&self, input: &Path, policies: &[String]) -> Result<()> {
         let traces = policies.iter().filter_map(|p| self.trace_of(p, policies.len() > 1));
-        let mut files: Vec<PathBuf> = vec![input.to_owned()];
-        for file in self.html.iter().cloned().chain(traces) {
-            if files.contains(&file) {
-                bail!("{} is named twice; give each file its own name", file.display());
-            }
-            check(&file)?;
-            files.push(file);
-        }
+        let files: Vec<PathBuf> = self.html.iter().cloned().chain(traces).collect();
+        distinct(&[input], &files.iter().map(PathBuf::as_path).collect::<Vec<_>>())?;
+        files.iter().try_for_each(|file| check(file))?;
         match &self.trace {
             Some(trace) if policies.len() > 1 && special(trace) => {
                 bail!("{} cannot hold the traces of several policies", trace.display())
@@ -88,6 +83,26 @@ impl Outputs {
         });
         printed.and(written)
     }
+}
+
+/// Finds out before the work that no output would overwrite an input or another output.
+///
+/// # Errors
+/// Names the file.
+pub fn distinct(inputs: &[&Path], outputs: &[&Path]) -> Result<()> {
+    // One that is not there yet is known by its folder.
+    let real = |file: &Path| {
+        let beside = || Some(fs::canonicalize(folder_of(file)).ok()?.join(file.file_name()?));
+        fs::canonicalize(file).ok().or_else(beside).unwrap_or_else(|| file.to_owned())
+    };
+    let mut files: Vec<PathBuf> = inputs.iter().map(|file| real(file)).collect();
+    for file in outputs.iter().filter(|file| !special(file)) {
+        if files.contains(&real(file)) {
+            bail!("{} is named twice; give each file its own name", file.display());
+        }
+        files.push(real(file));
+    }
+    Ok(())
 }
 
 /// The path a page's link must have.

@@ -79,6 +79,9 @@ fn ms(ns: u64) -> f64 {
 /// # Errors
 /// The values make no sense, or the trace cannot be read.
 pub fn run(options: &Options) -> Result<ExitCode> {
+    let inputs: Vec<&Path> =
+        [&options.file, &options.trace].into_iter().flatten().map(PathBuf::as_path).collect();
+    output::distinct(&inputs, options.plot.as_deref().as_slice())?;
     options.plot.as_deref().map_or(Ok(()), output::check)?;
     match &options.file {
         Some(file) => run_file(options, file).with_context(|| file.display().to_string()),
@@ -124,12 +127,20 @@ fn run_one(options: &Options) -> Result<ExitCode> {
         best_effort_period: ms(options.best_effort_period),
     };
     if let Some(r) = correlation.filter(|r| r.abs() > CORRELATED) {
-        eprintln!(
+        complain!(
             "onbeat provision: successive jobs of the trace are correlated ({r:.2}); the bound on \
              tardiness takes them to be independent and may be too low"
         );
     }
     let (budget, binding) = streams.largest_budget(ms(options.epsilon));
+    ensure!(
+        budget > 0.0,
+        "nothing is left for a budget: --hard or --epsilon take all of it; lower them, or take fewer streams"
+    );
+    ensure!(
+        mean <= ms(period),
+        "a soft job takes {mean:.3}ms on average, more than its period: no budget is enough; give a longer period"
+    );
     let violated = streams.violated(budget);
     let largest = streams.with_budget(budget);
     let best = feasible_best(&streams);

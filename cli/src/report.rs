@@ -57,6 +57,8 @@ pub fn run(options: &Options) -> Result<ExitCode> {
         let text = read(file).with_context(place)?;
         all.push(Results::from_json(&text).with_context(place)?);
     }
+    let inputs: Vec<&Path> = options.files.iter().map(PathBuf::as_path).collect();
+    output::distinct(&inputs, options.html.as_deref().as_slice())?;
     let mut text = String::new();
     for results in &all {
         let world = serde_json::to_value(results.world)?;
@@ -80,6 +82,6 @@ pub fn run(options: &Options) -> Result<ExitCode> {
     let page = Page { title: options.title.clone(), experiments, ..Page::default() };
     let page = render(&page)?;
     output::write(html, |out| out.write_all(page.as_bytes()).map_err(io::Error::other))?;
-    eprintln!("onbeat report: {}", html.display());
+    complain!("onbeat report: {}", html.display());
     Ok(ExitCode::SUCCESS)
 }

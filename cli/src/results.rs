@@ -107,6 +107,11 @@ impl Results {
             let outcome = match run["error"].take() {
                 Value::String(why) => Err(why),
                 _ => {
+                    if let Some(name) = absurd(&run["metrics"]) {
+                        anyhow::bail!(
+                            "the run of {policy}: {name} is no figure that could have been measured"
+                        );
+                    }
                     run["world"] = json!(whole.world);
                     run["platform"] = json!(whole.platform);
                     let read = serde_json::from_value(run);
@@ -249,4 +254,19 @@ pub fn join(sections: Vec<Experiment>) -> Result<Vec<Experiment>> {
         }
     }
     Ok(joined)
+}
+/// Path of a number beyond all that clocks and counters can yield, with which nothing could be drawn.
+fn absurd(value: &Value) -> Option<String> {
+    let inside = |name: String, value: &Value| {
+        absurd(value)
+            .map(|rest| if rest.is_empty() { name.clone() } else { format!("{name}.{rest}") })
+    };
+    match value {
+        Value::Number(number) => number.as_f64().filter(|x| x.abs() > 1e15).map(|_| String::new()),
+        Value::Array(all) => {
+            all.iter().enumerate().find_map(|(i, value)| inside(i.to_string(), value))
+        }
+        Value::Object(all) => all.iter().find_map(|(name, value)| inside(name.clone(), value)),
+        _ => None,
+    }
 }

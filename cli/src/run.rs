@@ -89,7 +89,7 @@ pub fn run(options: &Options) -> Result<ExitCode> {
                 Some(Error::Refused(_)) => REFUSED,
                 _ => FAILED,
             };
-            eprintln!("onbeat: {error:#}");
+            complain!("onbeat: {error:#}");
             Ok(ExitCode::from(code))
         }
     }
@@ -116,7 +116,7 @@ fn supervise(options: &Options) -> Result<ExitCode> {
     let program = match guest::find(&options.program[0]) {
         Ok(path) => path,
         Err((code, why)) => {
-            eprintln!("onbeat: {why}");
+            complain!("onbeat: {why}");
             return Ok(ExitCode::from(code));
         }
     };
@@ -162,7 +162,7 @@ impl Run {
         let begin = Instant::now();
         if let Err(error) = held.go() {
             let _ = self.service.release(grant.id); // it ends with the process anyway
-            eprintln!("onbeat: \"{}\" cannot be executed: {error}", program.display());
+            complain!("onbeat: \"{}\" cannot be executed: {error}", program.display());
             return Ok(ExitCode::from(match error.raw_os_error() {
                 Some(libc::ENOENT) => guest::NOT_FOUND,
                 _ => guest::NOT_EXECUTABLE,
@@ -173,7 +173,7 @@ impl Run {
         match self.settle(&grant, pid as u32) {
             Ok(Some(got)) => report(options, &grant, &got, elapsed, code)?,
             Ok(None) => (),
-            Err(error) => eprintln!("onbeat: what {} got is not known: {error:#}", self.name),
+            Err(error) => complain!("onbeat: what {} got is not known: {error:#}", self.name),
         }
         Ok(ExitCode::from(code))
     }
@@ -198,7 +198,7 @@ impl Run {
 
     fn watch_service(&mut self) {
         if let Some(words) = self.own.as_mut().and_then(Own::ended) {
-            eprintln!(
+            complain!(
                 "onbeat: the scheduler has ended, {} goes on without a reservation ({words})",
                 self.name
             );
@@ -223,10 +223,12 @@ impl Run {
             }
             if begin.elapsed() > VANISH {
                 let threads = if left == 1 { "thread" } else { "threads" };
-                eprintln!(
+                complain!(
                     "onbeat: {} has left {left} {threads} running under reservation {}, which ends \
                      with them or by `onbeat release {}`",
-                    self.name, grant.id, grant.id
+                    self.name,
+                    grant.id,
+                    grant.id
                 );
                 return Ok(None);
             }
@@ -238,7 +240,7 @@ impl Run {
     fn finish(mut self) {
         let Some(own) = self.own else { return };
         match self.service.ask(&Request::Status) {
-            Ok(Response::Status { reservations, .. }) if !reservations.is_empty() => eprintln!(
+            Ok(Response::Status { reservations, .. }) if !reservations.is_empty() => complain!(
                 "onbeat: the scheduler stays loaded until the last of {} reservations ends",
                 reservations.len()
             ),

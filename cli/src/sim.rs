@@ -102,7 +102,7 @@ fn choose(set: &TaskSet, asked: &[Policy]) -> Result<Vec<&'static CorePolicy>> {
     if !asked.is_empty() || found.is_empty() {
         bail!("{others}: only Onbeat's own policies can be simulated; use `onbeat lab`");
     }
-    eprintln!("onbeat sim: left out, because only `onbeat lab` can run them: {others}");
+    complain!("onbeat sim: left out, because only `onbeat lab` can run them: {others}");
     Ok(found)
 }
 

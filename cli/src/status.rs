@@ -80,6 +80,6 @@ pub fn run(options: &Options) -> Result<ExitCode> {
 /// Gives one back.
 pub fn release(options: &ReleaseOptions) -> Result<ExitCode> {
     let got = Service::connect_to(&crate::launch::socket())?.release(options.id)?;
-    eprintln!("onbeat: reservation {} ({}) is given back", got.id, got.name);
+    complain!("onbeat: reservation {} ({}) is given back", got.id, got.name);
     Ok(ExitCode::SUCCESS)
 }

@@ -8,7 +8,7 @@ mod kept;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::io::{IsTerminal, stderr};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -59,6 +59,9 @@ pub fn run(options: &Options) -> Result<ExitCode> {
     let (sweep, text) = Sweep::load(&options.file).with_context(place)?;
     let (jury, periods) =
         (sweep.jury(options.by).with_context(place)?, sweep.periods().with_context(place)?);
+    let outputs: Vec<&Path> =
+        [&options.out, &options.plot].into_iter().flatten().map(PathBuf::as_path).collect();
+    output::distinct(&[&options.file], &outputs)?;
     if let Some(plot) = &options.plot {
         output::check(plot)?;
     }
@@ -71,7 +74,8 @@ pub fn run(options: &Options) -> Result<ExitCode> {
         jury.world(),
         names.join(",")
     );
-    let kept = Kept::open(options.out.as_deref(), &head, names.len())?;
+    let kept =
+        Kept::open(options.out.as_deref(), &head, sweep.utilization.points, sets, names.len())?;
     let done = all_points(&sweep, &jury, periods, kept)?;
     print(&if options.json {
         object(&sweep, &jury, &names, &done)
@@ -122,14 +126,15 @@ fn all_points(sweep: &Sweep, jury: &Jury, periods: Periods, kept: Kept) -> Resul
             if means.cancel.load(Ordering::Relaxed) {
                 return Ok(false);
             }
-            // If no such set exists nobody accepts it.
-            if let Some(tasks) = sweep.draw(point, set, periods) {
-                let name = format!("U {:.2}, set {set}", sweep.point(point));
-                let Some(yes) = jury.judge(&name, &tasks, sweep.cpus, &means)? else {
-                    return Ok(false);
-                };
-                accepted.iter_mut().zip(yes).for_each(|(count, yes)| *count += u64::from(yes));
-            }
+            let name = format!("U {:.2}, set {set}", sweep.point(point));
+            // To leave it out would change what is counted, to count it as refused would be wrong.
+            let Some(tasks) = sweep.draw(point, set, periods) else {
+                bail!("{name}: {}", sweep.nothing_drawn())
+            };
+            let Some(yes) = jury.judge(&name, &tasks, sweep.cpus, &means)? else {
+                return Ok(false);
+            };
+            accepted.iter_mut().zip(yes).for_each(|(count, yes)| *count += u64::from(yes));
             bar.inc(1);
         }
         let mut kept = kept.lock().unwrap_or_else(|e| e.into_inner());
@@ -160,13 +165,7 @@ fn all_points(sweep: &Sweep, jury: &Jury, periods: Periods, kept: Kept) -> Resul
     }
 }
 
-fn draw(
-    sweep: &Sweep,
-    jury: &Jury,
-    names: &[String],
-    done: &Points,
-    plot: &std::path::Path,
-) -> Result<()> {
+fn draw(sweep: &Sweep, jury: &Jury, names: &[String], done: &Points, plot: &Path) -> Result<()> {
     let sets = jury.sets(sweep.sets) as f64;
     let curve = |(i, name): (usize, &String)| Curve {
         name: name.clone(),

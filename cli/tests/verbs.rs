@@ -359,6 +359,113 @@ fn what_analysis_accepts_the_simulator_plays_without_a_miss_and_the_plot_shows_b
 }
 
 #[test]
+fn outputs_that_would_overwrite_inputs_and_points_of_no_sweep_are_refused() {
+    let sweep = "cpus = 4\nsets = 20\neach = [0.1, 1.0]\nutilization = { from = 2.0, to = 3.0, points = 4 }\n\
+        periods = { uniform = [\"1ms\", \"100ms\"] }\ntests = [\"p-edf-ff\"]\n";
+    let file = File::new(sweep);
+    let kept = file.beside("points.csv");
+    let kept = kept.to_str().unwrap();
+    for outputs in [["--plot", file.path(), "--out", kept], ["--plot", kept, "--out", kept]] {
+        let refused = onbeat(&[&["sweep", file.path()][..], &outputs].concat());
+        assert!(complaint(&refused).contains("named twice"), "{outputs:?}");
+    }
+    assert_eq!(std::fs::read_to_string(file.path()).unwrap(), sweep);
+    assert!(complaint(&onbeat(&["sweep", file.path(), "--out", "/dev/zero"])).contains("ordinary"));
+    assert!(onbeat(&["sweep", file.path(), "--out", kept]).status.success());
+    for row in ["4,3.0,5\n", "3,3.0,21\n", "2,3.0\n"] {
+        let before = std::fs::read_to_string(kept).unwrap();
+        std::fs::write(kept, before.clone() + row).unwrap();
+        assert!(
+            complaint(&onbeat(&["sweep", file.path(), "--out", kept])).contains("no point"),
+            "{row}"
+        );
+        std::fs::write(kept, before).unwrap();
+    }
+    let trace = File::new("14000000\n15000000\n");
+    let same = [
+        "provision",
+        "--cpus",
+        "4",
+        "--streams",
+        "4",
+        "--period",
+        "41ms",
+        "--trace",
+        trace.path(),
+        "--plot",
+        trace.path(),
+    ];
+    assert!(complaint(&onbeat(&same)).contains("named twice"));
+}
+
+#[test]
+fn a_sweep_counts_no_set_that_it_could_not_draw() {
+    let sweep = "cpus = 4\nsets = 20\ncount = 4\nutilization = { from = 3.9, to = 3.98, points = 2 }\n\
+        periods = { uniform = [\"1ms\", \"100ms\"] }\ntests = [\"p-edf-ff\"]\n";
+    assert!(complaint(&onbeat(&["sweep", File::new(sweep).path()])).contains("randfixedsum"));
+    let drawn = File::new(sweep.replace("count = 4", "count = 4\nmethod = \"randfixedsum\""));
+    // Four tasks, none above 1, always fit four CPUs.
+    let found = object(&onbeat(&["sweep", drawn.path(), "--json"]));
+    assert!(
+        found["points"].as_array().unwrap().iter().all(|p| p["success"]["p-edf-ff"] == 1.0),
+        "{found}"
+    );
+    let few = File::new(sweep.replace("count = 4", "count = 3"));
+    assert!(complaint(&onbeat(&["sweep", few.path()])).contains("no more than 3"));
+    let twice = File::new(sweep.replace("[\"p-edf-ff\"]", "[\"p-edf-ff\", \"p-edf-ff\"]"));
+    assert!(complaint(&onbeat(&["sweep", twice.path()])).contains("twice"));
+}
+
+#[test]
+fn analysis_promises_nothing_where_it_does_not_hold() {
+    let set = "cpus = 2\nduration = \"1s\"\npolicies = [\"g-edf\"]\n[[task]]\nname = \"a\"\ncount = 2\nperiod = \"10ms\"\n\
+        budget = \"8ms\"\nwork = { constant = \"8ms\" }\n";
+    let bound = File::new(format!("{set}affinity = [0]\n"));
+    assert!(complaint(&onbeat(&["analyze", bound.path()])).contains("affinity"));
+    let late = File::new(format!("{set}deadline = \"15ms\"\n"));
+    let found = object(&onbeat(&["analyze", late.path(), "--test", "g-edf-rta", "--json"]));
+    assert!(
+        found["tests"][0]["why_unknown"].as_str().unwrap().contains("beyond periods"),
+        "{found}"
+    );
+    // In ns what is right in us: the step to the next candidate must not be 1.
+    let shares = ["ms", "us"].map(|unit| {
+        let six = set.replace("cpus = 2", "cpus = 4").replace("count = 2", "count = 6");
+        let six = File::new(
+            six.replace("10ms", &format!("41{unit}")).replace("8ms", &format!("12.5{unit}")),
+        );
+        let found = object(&onbeat(&[
+            "analyze",
+            six.path(),
+            "--test",
+            "g-rm-rta",
+            "--test",
+            "g-rm-guan",
+            "--json",
+        ]));
+        found["tests"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|t| t["schedulable"].clone())
+            .collect::<Vec<_>>()
+    });
+    assert_eq!(shares[0], shares[1]);
+    assert!(shares[0].iter().all(|fits| *fits == true), "{shares:?}");
+}
+
+#[test]
+fn an_error_that_nobody_can_read_is_still_that_error() {
+    let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+    let status = std::process::Command::new(env!("CARGO_BIN_EXE_onbeat"))
+        .args(["analyze", "/nonexistent.toml"])
+        .stderr(full)
+        .status()
+        .unwrap();
+    assert_eq!(status.code(), Some(1));
+}
+
+#[test]
 fn table_1_of_kenna_comes_out_of_its_file_beside_the_printed_one() {
     let experiment = checkout().join("experiments/provision/kenna-t1.toml");
     let folder = File::new("");

@@ -31,7 +31,7 @@ pub enum SimError {
     RealProgram(String),
     /// More events than can be kept.
     #[error(
-        "the run has more than 20 million events; raise budgets (each exhaustion is an event), shorten the duration, or leave the trace out"
+        "the run has more than 20 million events; raise periods and budgets (each job and each exhaustion is one), or shorten the duration"
     )]
     TooMuch,
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Global fixed priorities with limited carry-in.
 
-use super::{constrained, spend, work};
+use super::{constrained, spend, step, work};
 use crate::sporadic::Sporadic;
 
 /// Most work of a task in a window of length `l` that begins with a release of it, or with none of its jobs left.
@@ -70,13 +70,13 @@ fn response(
         }
         sum += more.iter().take(cpus - 1).map(|x| u128::from(*x)).sum::<u128>();
         let next = u128::from(me.wcet) + sum / cpus as u128;
-        if next > u128::from(me.deadline) {
-            return None;
-        }
         if next <= u128::from(l) {
             return Some(l);
         }
-        l = next as u64;
+        if next > u128::from(me.deadline) {
+            return None;
+        }
+        l = step(l, next as u64, me.deadline, me.deadline);
     }
 }
 

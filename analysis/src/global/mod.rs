@@ -37,6 +37,15 @@ fn work(tasks: &[Sporadic]) -> u64 {
     5_000_000 + n * n
 }
 
+/// A fixed point is looked for in steps of at least this part of the deadline. Near it each step is the m-th part of the one before, and
+/// with times in ns there would be thousands; any r with f(r) ≤ r is a bound, so the price is that much precision.
+const PARTS: u64 = 4096;
+
+/// The next candidate after `r`, for which f(r) = `next` > r; `most` is the last.
+fn step(r: u64, next: u64, deadline: u64, most: u64) -> u64 {
+    next.max(r.saturating_add(deadline / PARTS)).min(most)
+}
+
 /// Takes `n` from what is left, or gives up.
 fn spend(left: &mut u64, n: usize) -> Option<()> {
     *left = left.checked_sub(n as u64)?;

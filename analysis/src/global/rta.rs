@@ -2,7 +2,7 @@
 //! Response times under global scheduling by the work that others can have in windows of any length.
 
 use super::bcl::{by_slack, interference};
-use super::{constrained, spend, work};
+use super::{constrained, spend, step, work};
 use crate::sporadic::Sporadic;
 
 /// Most work of `other`, whose jobs are done `slack` before their deadlines, in a window of length `l`: a job that is done as
@@ -15,30 +15,34 @@ fn workload(other: &Sporadic, slack: u64, l: u64) -> u64 {
     whole.saturating_mul(other.wcet).saturating_add(other.wcet.min(far % other.period))
 }
 
-/// The least r = C + ⌊Σ min(W(r), r − C + 1) / m⌋ of task `me`; `None` beyond its deadline.
+/// r = C + ⌊Σ min(W(r), r − C + 1) / m⌋ of task `me`, the least or a little more; `None` beyond its deadline.
 fn fixed_point(
     me: &Sporadic,
     cpus: usize,
     left: &mut u64,
     others: impl Iterator<Item = (Sporadic, u64, u64)> + Clone,
 ) -> Option<u64> {
-    let full = cpus as u128 * u128::from(me.deadline - me.wcet + 1);
-    let mut r = me.wcet;
-    loop {
+    let mut f = |r: u64| {
         let (mut sum, mut n) = (0, 1);
         for (other, slack, most) in others.clone() {
             n += 1;
             sum += u128::from(workload(&other, slack, r).min(most).min(r - me.wcet + 1));
         }
         spend(left, n)?;
-        if sum >= full {
-            return None;
-        }
-        let next = me.wcet + (sum / cpus as u128) as u64;
-        if next <= r {
+        Some(u128::from(me.wcet) + sum / cpus as u128)
+    };
+    // Where f(D) is within D it is a bound itself, as f grows with r: none above it need be looked at.
+    let most = f(me.deadline)?.min(me.deadline.into()) as u64;
+    let mut r = me.wcet;
+    loop {
+        let next = f(r)?;
+        if next <= u128::from(r) {
             return Some(r);
         }
-        r = next;
+        if r >= most {
+            return None;
+        }
+        r = step(r, next.min(u64::MAX.into()) as u64, me.deadline, most);
     }
 }
 

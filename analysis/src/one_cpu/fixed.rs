@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Fixed priorities: exact response times.
 
-use num_rational::BigRational;
-use num_traits::One;
+use std::cmp::Ordering;
 
 use super::{STEPS, fixed_point};
-use crate::sporadic::{Sporadic, Verdict, utilization};
+use crate::sporadic::{Load, Sporadic, Verdict, compare_utilization};
 
 /// Rate-monotonic order: shortest period first, equals as they stand.
 pub fn rate_monotonic(tasks: &[Sporadic]) -> Vec<Sporadic> {
@@ -26,14 +25,18 @@ pub fn deadline_monotonic(tasks: &[Sporadic]) -> Vec<Sporadic> {
 ///
 /// Source: Joseph and Pandya 1986; for deadlines beyond periods Lehoczky 1990, theorem 1.
 pub fn response_times(tasks: &[Sporadic]) -> Vec<Option<u64>> {
-    (0..tasks.len()).map(|i| response_time(&tasks[..=i])).collect()
+    let mut load = Load::default();
+    let time = |(i, task): (usize, &Sporadic)| {
+        let upto = &tasks[..=i];
+        load.add(task);
+        let over = load.left(1) == 0 && compare_utilization(upto, 1) == Ordering::Greater;
+        if over { None } else { response_time(upto) }
+    };
+    tasks.iter().enumerate().map(time).collect()
 }
 
-/// Of the last, under interference of the others.
+/// Of the last, under interference of the others; all together they fit a CPU.
 fn response_time(tasks: &[Sporadic]) -> Option<u64> {
-    if utilization(tasks) > BigRational::one() {
-        return None;
-    }
     let (me, above) = tasks.split_last()?;
     let (mut longest, mut end) = (0, 0);
     for job in 0..u64::from(STEPS) {
@@ -56,7 +59,7 @@ fn response_time(tasks: &[Sporadic]) -> Option<u64> {
 pub fn exact(tasks: &[Sporadic]) -> Verdict {
     let times = response_times(tasks);
     let misses = |(time, task): (&Option<u64>, &Sporadic)| time.is_some_and(|t| t > task.deadline);
-    if times.iter().zip(tasks).any(misses) || utilization(tasks) > BigRational::one() {
+    if times.iter().zip(tasks).any(misses) || compare_utilization(tasks, 1) == Ordering::Greater {
         Verdict::Unschedulable
     } else if times.iter().any(Option::is_none) {
         Verdict::Unknown

@@ -59,8 +59,8 @@ impl Board {
     /// A line that stays.
     pub fn say(&self, line: &str) {
         match &self.bars {
-            Some((bars, _)) => bars.suspend(|| eprintln!("{line}")),
-            None => eprintln!("{line}"),
+            Some((bars, _)) => bars.suspend(|| complain!("{line}")),
+            None => complain!("{line}"),
         }
     }
 
@@ -69,7 +69,7 @@ impl Board {
         let mut told = self.last_line.lock().unwrap_or_else(|e| e.into_inner());
         if must || told.is_none_or(|told| told.elapsed() >= BETWEEN_LINES) {
             *told = Some(Instant::now());
-            eprintln!("{line}");
+            complain!("{line}");
         }
     }
 }

@@ -132,14 +132,45 @@ impl Sweep {
                 0.001 <= low && low <= high && high <= 1.0,
                 "each = [{low}, {high}]: utilizations of tasks lie between 0.001 and 1"
             ),
-            (None, Some(n)) => ensure!((1..=1000).contains(&n), "count = {n}: 1 to 1000 tasks"),
+            (None, Some(n)) => {
+                ensure!((1..=1000).contains(&n), "count = {n}: 1 to 1000 tasks");
+                ensure!(to <= n as f64, "utilization to {to}: {n} tasks have no more than {n}");
+            }
             _ => bail!("say either each = [LOW, HIGH] or count = N"),
         }
         ensure!(
             sweep.method.is_none() || sweep.count.is_some(),
             "method says how `count` tasks are drawn; give count = N with it"
         );
+        sweep.no_name_twice()?;
         Ok((sweep, text))
+    }
+
+    fn no_name_twice(&self) -> Result<()> {
+        let plays = [("simulation", &self.simulation), ("lab", &self.lab)];
+        let policies = plays.into_iter().filter_map(|(place, play)| {
+            let names = play.as_ref()?.policies.iter().map(Policy::to_string).collect();
+            Some((place, names))
+        });
+        let lists: Vec<(&str, Vec<String>)> =
+            policies.chain([("tests", self.tests.clone())]).collect();
+        for (place, names) in lists {
+            let twice = names.iter().enumerate().find(|(i, name)| names[..*i].contains(name));
+            if let Some((_, name)) = twice {
+                bail!("{place} names {name} twice; leave one out");
+            }
+        }
+        Ok(())
+    }
+
+    /// What to do if [`Sweep::draw`] draws nothing.
+    pub fn nothing_drawn(&self) -> &'static str {
+        match self.method {
+            Some(Method::RandFixedSum) => "there is no such set; lower utilization, or raise count",
+            _ => {
+                "uunifast found no set without a task above 1 in a thousand draws; say method = \"randfixedsum\", which finds one at once"
+            }
+        }
     }
 
     /// How periods are drawn.

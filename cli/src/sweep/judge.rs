@@ -83,9 +83,15 @@ impl Jury {
     ) -> Result<Option<Vec<bool>>> {
         match self {
             Jury::Tests(tests) => {
-                let accepts =
-                    |test: &&Test| (test.run)(tasks, cpus as usize).verdict == Verdict::Schedulable;
-                Ok(Some(tests.iter().map(accepts).collect()))
+                let mut accepted = Vec::new();
+                for test in tests {
+                    if means.cancel.load(Ordering::Relaxed) {
+                        return Ok(None);
+                    }
+                    let answer = (test.run)(tasks, cpus as usize);
+                    accepted.push(answer.verdict == Verdict::Schedulable);
+                }
+                Ok(Some(accepted))
             }
             Jury::Sim(policies, play) => {
                 let set = play.task_set(name, tasks, cpus, Fraction::from_integer(0));

@@ -3,10 +3,13 @@
 
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
-use std::io::Write;
+use std::io::{Read, Write};
 use std::path::Path;
 
 use anyhow::{Context, Result, bail};
+
+/// Bytes of a file of points: a thousand of them in as many columns take less.
+const KEPT_MOST: u64 = 32 << 20;
 
 /// Points that are done, by number; and the file they are kept in.
 pub struct Kept {
@@ -19,28 +22,50 @@ impl Kept {
     ///
     /// # Errors
     /// It cannot be read or written, or is of another sweep.
-    pub fn open(out: Option<&Path>, head: &str, tests: usize) -> Result<Self> {
+    pub fn open(
+        out: Option<&Path>,
+        head: &str,
+        points: u32,
+        sets: u64,
+        tests: usize,
+    ) -> Result<Self> {
         let mut kept = Kept { done: BTreeMap::new(), out: None };
         let Some(path) = out else { return Ok(kept) };
         let place = || format!("cannot write {}", path.display());
-        let before = match fs::read_to_string(path) {
-            Ok(text) => text,
-            Err(e) if e.kind() == std::io::ErrorKind::NotFound => String::new(),
+        if fs::metadata(path).is_ok_and(|meta| !meta.is_file()) {
+            bail!("{} is no ordinary file; --out keeps points in one", path.display());
+        }
+        let mut before = String::new();
+        match File::open(path) {
+            Ok(file) => drop(file.take(KEPT_MOST).read_to_string(&mut before).with_context(place)?),
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => {}
             Err(e) => return Err(e).with_context(place),
-        };
+        }
         if !before.is_empty() {
             let Some(rows) = before.strip_prefix(head) else {
                 bail!("{} is of another sweep; give another --out, or remove it", path.display());
             };
             // A line cut off by a crash is done again.
             for row in rows.split_inclusive('\n').filter(|row| row.ends_with('\n')) {
-                let fields: Vec<&str> = row.trim_end().split(',').collect();
+                let row = row.trim_end();
+                let fields: Vec<&str> = row.split(',').collect();
                 let point = fields.first().and_then(|f| f.parse().ok());
                 let counts: Vec<u64> =
                     fields.iter().skip(2).filter_map(|f| f.parse().ok()).collect();
-                if let (Some(point), true) = (point, counts.len() == tests) {
-                    kept.done.insert(point, counts);
-                }
+                match point {
+                    Some(point)
+                        if point < points
+                            && counts.len() == tests
+                            && fields.len() == tests + 2
+                            && counts.iter().all(|count| *count <= sets) =>
+                    {
+                        kept.done.insert(point, counts)
+                    }
+                    _ => bail!(
+                        "{}: \"{row}\" is no point of this sweep; remove that line",
+                        path.display()
+                    ),
+                };
             }
         }
         let whole: usize = before.rfind('\n').map_or(0, |end| end + 1);
