@@ -42,10 +42,8 @@ fn fail(errno: c_int, message: &str) -> c_int {
 fn explain(error: &Error) -> c_int {
     let errno = match error {
         Error::NoService { error, .. } => error.raw_os_error().unwrap_or(libc::ENOTCONN),
-        Error::Protocol(ProtocolError::Io(source)) => match source.kind() {
-            std::io::ErrorKind::WouldBlock => libc::ETIMEDOUT,
-            _ => source.raw_os_error().unwrap_or(libc::EIO),
-        },
+        Error::Mute => libc::ETIMEDOUT,
+        Error::Protocol(ProtocolError::Io(source)) => source.raw_os_error().unwrap_or(libc::EIO),
         Error::Protocol(_) => libc::EPROTO,
         Error::Refused(_) => libc::EBUSY,
         Error::Invalid(_) => libc::EINVAL,

@@ -34,6 +34,12 @@ pub enum Error {
     /// The connection broke, or the other side speaks something else.
     #[error(transparent)]
     Protocol(#[from] ProtocolError),
+    /// Somebody holds the socket and says nothing.
+    #[error(
+        "the service did not answer within {} s; is it scx_onbeat that holds the socket, and is it not stopped?",
+        PATIENCE.as_secs()
+    )]
+    Mute,
     /// The reservation does not fit; says what would.
     #[error("{0}")]
     Refused(Box<Refusal>),
@@ -151,11 +157,15 @@ impl Service {
     /// Sends one request and returns its answer.
     ///
     /// # Errors
-    /// [`Error::Protocol`] when the connection breaks; [`Error::Failed`] and [`Error::Refused`]
-    /// when that is the answer.
+    /// [`Error::Protocol`] when the connection breaks, [`Error::Mute`] when nothing comes;
+    /// [`Error::Failed`] and [`Error::Refused`] when that is the answer.
     pub fn ask(&mut self, request: &Request) -> Result<Response, Error> {
-        protocol::write_message(self.stream.get_mut(), request).map_err(ProtocolError::from)?;
-        match protocol::read_message(&mut self.stream, RESPONSE_BYTES)? {
+        let mute = |error: ProtocolError| match error {
+            ProtocolError::Io(e) if e.kind() == io::ErrorKind::WouldBlock => Error::Mute,
+            other => other.into(),
+        };
+        protocol::write_message(self.stream.get_mut(), request).map_err(|e| mute(e.into()))?;
+        match protocol::read_message(&mut self.stream, RESPONSE_BYTES).map_err(mute)? {
             None => Err(ProtocolError::CutOff.into()),
             Some(Response::Refused(refusal)) => Err(Error::Refused(Box::new(refusal))),
             Some(Response::Error { message, remedy }) => Err(Error::Failed { message, remedy }),
@@ -236,5 +246,19 @@ impl Drop for Reservation {
             // Nobody is left to tell; without a service there is no reservation either.
             let _ = self.service.release(self.grant.id);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_holds_the_socket_and_says_nothing_is_called_mute() {
+        let (here, _there) = UnixStream::pair().unwrap();
+        here.set_read_timeout(Some(Duration::from_millis(1))).unwrap();
+        let error = Service { stream: BufReader::new(here) }.ask(&Request::Stats).unwrap_err();
+        assert!(matches!(error, Error::Mute), "{error}");
+        assert!(error.to_string().contains("10 s"), "{error}");
     }
 }

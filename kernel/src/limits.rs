@@ -35,23 +35,28 @@ fn small(x: &BigRational, up: bool) -> Fraction {
     Fraction::new(whole.to_integer().to_u64().unwrap_or(u64::MAX), billion)
 }
 
-/// Whether a user who may hold `total` CPUs and holds `held` may have `demand` too. `test` is the
-/// admission test, for the nearest values that would be granted.
+/// Whether a user who may hold `total` CPUs, holds `held` and has not yet heard of `ended` others that they are over may
+/// have `demand` too. `test` is the admission test, for the nearest values that would be granted.
 ///
 /// # Errors
 /// The refusal.
 pub fn user(
     total: Fraction,
     held: &[(u32, &Demand)],
+    ended: usize,
     demand: &Demand,
     test: impl Fn(&Demand) -> Result<Placement, Box<Refusal>>,
 ) -> Result<(), Box<Refusal>> {
     let used: BigRational = held.iter().map(|(_, d)| load(d)).sum();
     let mut free = (big(total) - &used).max(BigRational::zero());
     let asked = load(demand);
-    let reason = if held.len() >= RESERVATIONS {
+    let reason = if held.len() + ended >= RESERVATIONS {
         free = BigRational::zero();
-        format!("one user may hold {RESERVATIONS} reservations")
+        let over = match ended {
+            0 => String::new(),
+            n => format!("; {n} of them are over, but not given back by who asked for them"),
+        };
+        format!("one user may hold {RESERVATIONS} reservations{over}")
     } else if asked > free {
         format!(
             "one user may hold {} CPUs in all (the option --max-share of scx_onbeat)",
@@ -122,9 +127,9 @@ mod tests {
         let third = demand(100_000, 300_000);
         let held: Vec<(u32, &Demand)> = (0..5).map(|i| (i, &third)).collect();
         let two = Fraction::from_integer(2);
-        assert!(user(two, &held, &third, yes).is_ok());
+        assert!(user(two, &held, 0, &third, yes).is_ok());
         let more = demand(100_001, 300_000);
-        let refusal = user(two, &held, &more, yes).unwrap_err();
+        let refusal = user(two, &held, 0, &more, yes).unwrap_err();
         assert_eq!(refusal.free, Fraction::new(1, 3));
         assert_eq!(refusal.nearest.budget_ns, Some(100_000));
         assert_eq!(refusal.nearest.period_ns, Some(300_003));
@@ -135,8 +140,12 @@ mod tests {
     fn the_number_of_reservations_is_limited_however_small_they_are() {
         let tiny = demand(50_000, HOUR);
         let held: Vec<(u32, &Demand)> = (0..64).map(|i| (i, &tiny)).collect();
-        let refusal = user(Fraction::from_integer(2), &held, &tiny, yes).unwrap_err();
+        let two = Fraction::from_integer(2);
+        let refusal = user(two, &held, 0, &tiny, yes).unwrap_err();
         assert!(refusal.reason.contains("64 reservations"), "{}", refusal.reason);
         assert_eq!(refusal.nearest, Nearest::default());
+        assert!(user(two, &held[..4], 59, &tiny, yes).is_ok());
+        let refusal = user(two, &held[..4], 60, &tiny, yes).unwrap_err();
+        assert!(refusal.reason.contains("60 of them are over"), "{}", refusal.reason);
     }
 }

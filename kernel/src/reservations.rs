@@ -17,6 +17,7 @@ use crate::settings::Settings;
 use crate::system::{Above, System, Watch};
 
 mod changes;
+mod ends;
 
 /// How long a look at all threads of the machine is good for.
 const ABOVE_FRESH: Duration = Duration::from_secs(1);
@@ -307,15 +308,14 @@ impl<E: Engine, S: System> Book<E, S> {
         if peer.uid == 0 {
             return Ok(());
         }
-        let mine: Vec<&Held> = self
-            .held
-            .values()
-            .filter(|h| h.state == State::Live && h.record.uid == peer.uid)
-            .collect();
+        // What has ended counts until its last words are fetched: it has a place, too.
+        let mine = || self.held.values().filter(|h| h.record.uid == peer.uid);
+        let live = mine().filter(|h| h.state == State::Live);
         let total =
             self.settings.user_share * u64::from((self.settings.usable & self.online).count_ones());
-        let held: Vec<(u32, &Demand)> = mine.iter().map(|h| (h.record.id, &h.demand)).collect();
-        limits::user(total, &held, demand, |smaller| self.admission.test(smaller))
+        let held: Vec<(u32, &Demand)> = live.map(|h| (h.record.id, &h.demand)).collect();
+        let ended = mine().count() - held.len();
+        limits::user(total, &held, ended, demand, |smaller| self.admission.test(smaller))
     }
 
     fn grant(
@@ -419,90 +419,6 @@ impl<E: Engine, S: System> Book<E, S> {
         left_out.retain(|tid| threads.contains(tid));
         (joined, left_out.len())
     }
-
-    fn release(&mut self, peer: Peer, id: u32) -> Result<protocol::Reservation, Problem> {
-        let known = self.held.get(&id).filter(|h| h.state != State::Closing);
-        let Some(held) = known else {
-            return problem(format!("there is no reservation {id}"), "see `status` for those held");
-        };
-        if peer.uid != 0 && peer.uid != held.record.uid {
-            return problem(
-                format!("reservation {id} was made by another user"),
-                "release your own reservations only",
-            );
-        }
-        let record = self.record(held);
-        if held.state == State::Live {
-            self.notices.push(farewell(&record, "given back"));
-        }
-        self.close(id);
-        Ok(record)
-    }
-
-    /// Takes a reservation's threads out and frees it, now or by and by.
-    fn close(&mut self, id: u32) {
-        self.admission.release(id);
-        for _ in 0..10 {
-            match self.engine.release(id) {
-                Ok(true) => return drop(self.held.remove(&id)),
-                Ok(false) => (),
-                Err(e) => self.notices.push(format!("reservation {id} cannot be freed: {e:#}")),
-            }
-            for tid in self.engine.members(id) {
-                let _ = self.engine.assign(tid, None); // it may have ended
-            }
-        }
-        if let Some(held) = self.held.get_mut(&id) {
-            held.state = State::Closing;
-        }
-    }
-
-    /// A connection was closed: nobody will ask for the last words of what it had reserved.
-    pub fn disconnected(&mut self, connection: u64) {
-        for held in self.held.values_mut() {
-            if held.connection == Some(connection) {
-                held.connection = None;
-            }
-        }
-    }
-
-    /// Ends what has ended and looks at the CPUs; to be called now and then.
-    pub fn tick(&mut self) {
-        let ids: Vec<u32> = self.held.keys().copied().collect();
-        for id in ids {
-            let held = &self.held[&id];
-            match held.state {
-                State::Live => {
-                    let empty = self.engine.server(id).is_none_or(|s| s.threads == 0);
-                    if empty && self.system.gone(&held.watch) {
-                        self.end(id);
-                    }
-                }
-                State::Ended if held.connection.is_none() => self.close(id),
-                State::Ended => (),
-                State::Closing => self.close(id),
-            }
-        }
-        self.look_at_cpus();
-        if !self.held.is_empty() {
-            self.refresh_above(ABOVE_RENEW);
-        }
-    }
-
-    /// The program of a reservation and all its descendants are gone.
-    fn end(&mut self, id: u32) {
-        self.admission.release(id);
-        let record = self.record(&self.held[&id]);
-        let held = self.held.get_mut(&id).expect("the caller found it");
-        self.notices.push(farewell(&record, "ended with its program"));
-        held.record = record;
-        held.state = State::Ended;
-    }
-}
-
-fn farewell(r: &protocol::Reservation, how: &str) -> String {
-    let protocol::Reservation { id, name, jobs, misses, .. } = r;
-    format!("reservation {id} ({name}) {how}: {jobs} jobs, {misses} late")
 }
 
 #[cfg(test)]

@@ -334,6 +334,24 @@ fn the_place_of_an_ended_reservation_is_free_once_its_connection_is_closed() {
 }
 
 #[test]
+fn reservations_that_are_over_count_against_their_user_until_the_connection_is_closed() {
+    let (mut book, fake) = book(Order::GlobalEdf, 4);
+    fake.0.borrow_mut().places = 100;
+    for pid in 100..164 {
+        fake.process(pid, 1000, 1);
+        granted(book.answer(USER, ask(pid, 1, 1000)));
+        fake.kill(pid);
+    }
+    book.tick();
+    fake.process(10, 1000, 1);
+    let refusal = refused(book.answer(USER, ask(10, 1, 1000)));
+    assert!(refusal.reason.contains("64 of them are over"), "{}", refusal.reason);
+    book.disconnected(USER.connection);
+    book.tick();
+    granted(book.answer(USER, ask(10, 1, 1000)));
+}
+
+#[test]
 fn a_program_of_real_time_threads_only_gets_no_reservation() {
     let (mut book, fake) = book(Order::GlobalEdf, 4);
     fake.process(10, 1000, 2);

@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! How reservations end: given back, or with the last thread of their program.
+
+use onbeat_model::protocol;
+
+use super::{ABOVE_RENEW, Book, Peer, Problem, State, problem};
+use crate::engine::Engine;
+use crate::system::System;
+
+impl<E: Engine, S: System> Book<E, S> {
+    pub(super) fn release(
+        &mut self,
+        peer: Peer,
+        id: u32,
+    ) -> Result<protocol::Reservation, Problem> {
+        let known = self.held.get(&id).filter(|h| h.state != State::Closing);
+        let Some(held) = known else {
+            return problem(format!("there is no reservation {id}"), "see `status` for those held");
+        };
+        if peer.uid != 0 && peer.uid != held.record.uid {
+            return problem(
+                format!("reservation {id} was made by another user"),
+                "release your own reservations only",
+            );
+        }
+        let record = self.record(held);
+        if held.state == State::Live {
+            self.notices.push(farewell(&record, "given back"));
+        }
+        self.close(id);
+        Ok(record)
+    }
+
+    /// Takes a reservation's threads out and frees it, now or by and by.
+    pub(super) fn close(&mut self, id: u32) {
+        self.admission.release(id);
+        for _ in 0..10 {
+            match self.engine.release(id) {
+                Ok(true) => return drop(self.held.remove(&id)),
+                Ok(false) => (),
+                Err(e) => self.notices.push(format!("reservation {id} cannot be freed: {e:#}")),
+            }
+            for tid in self.engine.members(id) {
+                let _ = self.engine.assign(tid, None); // it may have ended
+            }
+        }
+        if let Some(held) = self.held.get_mut(&id) {
+            held.state = State::Closing;
+        }
+    }
+
+    /// A connection was closed: nobody will ask for the last words of what it had reserved.
+    pub fn disconnected(&mut self, connection: u64) {
+        for held in self.held.values_mut() {
+            if held.connection == Some(connection) {
+                held.connection = None;
+            }
+        }
+    }
+
+    /// Ends what has ended and looks at the CPUs; to be called now and then.
+    pub fn tick(&mut self) {
+        let ids: Vec<u32> = self.held.keys().copied().collect();
+        for id in ids {
+            let held = &self.held[&id];
+            match held.state {
+                State::Live => {
+                    let empty = self.engine.server(id).is_none_or(|s| s.threads == 0);
+                    if empty && self.system.gone(&held.watch) {
+                        self.end(id);
+                    }
+                }
+                State::Ended if held.connection.is_none() => self.close(id),
+                State::Ended => (),
+                State::Closing => self.close(id),
+            }
+        }
+        self.look_at_cpus();
+        if !self.held.is_empty() {
+            self.refresh_above(ABOVE_RENEW);
+        }
+    }
+
+    /// The program of a reservation and all its descendants are gone.
+    fn end(&mut self, id: u32) {
+        self.admission.release(id);
+        let record = self.record(&self.held[&id]);
+        let held = self.held.get_mut(&id).expect("the caller found it");
+        self.notices.push(farewell(&record, "ended with its program"));
+        held.record = record;
+        held.state = State::Ended;
+    }
+}
+
+fn farewell(r: &protocol::Reservation, how: &str) -> String {
+    let protocol::Reservation { id, name, jobs, misses, .. } = r;
+    format!("reservation {id} ({name}) {how}: {jobs} jobs, {misses} late")
+}
