@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Finds the reservation service, or starts one for the time of a run.
 
-use std::io::Read;
+use std::io::{BufRead, BufReader, Read};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
@@ -16,6 +17,8 @@ use crate::guest::Signals;
 
 /// The verifier is slow on slow machines.
 const PATIENCE: Duration = Duration::from_secs(120);
+/// Lines of the service that are kept, should it end.
+const WORDS: usize = 100;
 
 /// Where the service listens.
 pub fn socket() -> PathBuf {
@@ -25,6 +28,8 @@ pub fn socket() -> PathBuf {
 /// A service that this process has started.
 pub struct Own {
     child: Child,
+    /// Reads what it says, so that it need not wait; returns the last of it.
+    reader: Option<JoinHandle<String>>,
 }
 
 /// Connects to the service, or starts it if there is none and this process may.
@@ -98,11 +103,24 @@ fn start(socket: &Path, policy: Option<&str>, signals: &Signals) -> Result<Own> 
         .stderr(Stdio::piped())
         // Ctrl-C is for the program; the scheduler goes when that has gone.
         .process_group(0);
-    let child = signals
+    let mut child = signals
         .restored(&mut command)
         .spawn()
         .with_context(|| format!("cannot start {}", program.display()))?;
-    Ok(Own { child })
+    let reader = child.stderr.take().map(|stderr| std::thread::spawn(move || last_words(stderr)));
+    Ok(Own { child, reader })
+}
+
+/// Reads to the end; returns the last lines.
+fn last_words(stderr: impl Read) -> String {
+    let mut last = std::collections::VecDeque::new();
+    for line in BufReader::new(stderr).split(b'\n').map_while(Result::ok) {
+        if last.len() == WORDS {
+            last.pop_front();
+        }
+        last.push_back(String::from_utf8_lossy(&line).into_owned());
+    }
+    Vec::from(last).join("\n")
 }
 
 fn wait(mut own: Own, socket: &Path, signals: &Signals) -> Result<(Service, Own)> {
@@ -133,10 +151,7 @@ fn wait(mut own: Own, socket: &Path, signals: &Signals) -> Result<(Service, Own)
 impl Own {
     /// What it said on its standard error; it must have ended.
     fn words(&mut self) -> String {
-        let mut text = String::new();
-        if let Some(mut stderr) = self.child.stderr.take() {
-            let _ = stderr.read_to_string(&mut text);
-        }
+        let text = self.reader.take().and_then(|reader| reader.join().ok()).unwrap_or_default();
         match text.trim() {
             "" => String::new(),
             text => format!(":\n{text}"),

@@ -11,6 +11,7 @@ pub mod costs;
 pub mod engine;
 pub mod exit;
 pub mod limits;
+pub mod log;
 pub mod machine;
 pub mod recorder;
 pub mod reservations;

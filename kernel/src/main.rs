@@ -12,6 +12,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use clap::Parser;
 use onbeat_kernel::arena::Layout;
+use onbeat_kernel::log;
 use onbeat_kernel::machine::{self, format_cpus, mask_of};
 use onbeat_kernel::recorder::Recorder;
 use onbeat_kernel::reservations::{Book, Peer};
@@ -100,13 +101,15 @@ fn interval(text: &str) -> Result<Duration, String> {
 }
 
 fn main() -> ExitCode {
-    match run(&Options::parse()) {
+    let code = match run(&Options::parse()) {
         Ok(code) => code,
         Err(error) => {
-            eprintln!("scx_onbeat: {error:#}");
+            log::say(format_args!("{error:#}"));
             ExitCode::FAILURE
         }
-    }
+    };
+    log::flush();
+    code
 }
 
 fn run(options: &Options) -> Result<ExitCode> {
@@ -138,17 +141,17 @@ fn run(options: &Options) -> Result<ExitCode> {
     let layout = layout(options, &settings)?;
     let mut object = MaybeUninit::uninit();
     let scheduler = Scheduler::start(&layout, options.verbose, options.costs, &mut object)?;
-    eprintln!(
-        "scx_onbeat: {} on CPUs {} of Linux {}; requests at {}",
+    log::say(format_args!(
+        "{} on CPUs {} of Linux {}; requests at {}",
         settings.policy(),
         format_cpus(&machine::cpus_of(layout.online & settings.usable)),
         machine::kernel_release(),
         options.socket.display()
-    );
+    ));
     // Dropping it takes its socket down; a scheduler without statistics still schedules.
     let _statistics = StatsServer::new(stats::server_data(&metrics))
         .launch()
-        .inspect_err(|e| eprintln!("scx_onbeat: no statistics: {e:#}"))
+        .inspect_err(|e| log::say(format_args!("no statistics: {e:#}")))
         .ok();
     if let Some(interval) = options.stats {
         let stop = Arc::clone(&signals.stop);
@@ -193,10 +196,10 @@ impl Session<'_> {
             self.service.turn(TICK, &self.signals.wake)?;
             self.service.book.tick();
             for notice in self.service.book.notices() {
-                eprintln!("scx_onbeat: {notice}");
+                log::say(notice);
             }
             if let Err(e) = self.service.book.engine.renew_clocks() {
-                eprintln!("scx_onbeat: budgets are enforced by the tick only: {e:#}");
+                log::say(format_args!("budgets are enforced by the tick only: {e:#}"));
             }
             self.record();
             let held = self.count();
@@ -212,7 +215,7 @@ impl Session<'_> {
         if let Some(recorder) = &mut self.recorder
             && let Err(e) = recorder.relieve(&mut self.service.book.engine.arena)
         {
-            eprintln!("scx_onbeat: {e:#}; recording ends here");
+            log::say(format_args!("{e:#}; recording ends here"));
             self.failure = Some(e);
             self.recorder = None;
         }
@@ -243,7 +246,7 @@ impl Session<'_> {
         }
         match (scheduler.exit(), self.failure) {
             (Some(exit), _) => {
-                eprintln!("scx_onbeat: {exit}");
+                log::say(exit);
                 Ok(ExitCode::from(EJECTED))
             }
             (None, Some(e)) => Err(e),

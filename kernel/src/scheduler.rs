@@ -89,7 +89,7 @@ impl<'a> Scheduler<'a> {
     ) -> Result<Scheduler<'a>> {
         scx_utils::try_set_rlimit_infinity();
         if !verbose {
-            libbpf_rs::set_print(Some((PrintLevel::Warn, |_, text| eprint!("{text}"))));
+            libbpf_rs::set_print(Some((PrintLevel::Warn, |_, text| crate::log::raw(text))));
         }
         let mut builder = BpfSkelBuilder::default();
         builder.obj_builder.debug(verbose);
