@@ -48,7 +48,7 @@ pub struct Reserve {
     pub budget_ns: u64,
     /// Period, ns.
     pub period_ns: u64,
-    /// Relative deadline, ns; the period if absent.
+    /// Relative deadline, ns, at most the period; the period if absent.
     #[serde(default)]
     pub deadline_ns: Option<u64>,
     /// CPUs it may use; all the process may use if absent.
@@ -111,6 +111,14 @@ impl Reserve {
                     show(limit)
                 ));
             }
+        }
+        if self.deadline() > period_ns {
+            return Err(format!(
+                "the deadline {} is after the next release, {} later; leave it out: work left over is served in the next \
+                 period",
+                show(self.deadline()),
+                show(period_ns)
+            ));
         }
         match &self.cpus {
             Some(cpus) if cpus.is_empty() => {
@@ -410,12 +418,13 @@ mod tests {
     #[test]
     fn impossible_reservations_are_named() {
         type Change = fn(&mut Reserve);
-        let cases: [(Change, &str); 9] = [
+        let cases: [(Change, &str); 10] = [
             (|r| r.period_ns = 0, "the period"),
             (|r| r.period_ns = u64::MAX, "not between"),
             (|r| r.budget_ns = 0, "the budget"),
             (|r| r.budget_ns = 50_000_000, "above the period"),
             (|r| r.deadline_ns = Some(20_000_000), "above the deadline"),
+            (|r| r.deadline_ns = Some(r.period_ns + 1), "after the next release"),
             (|r| r.pid = 0, "no process"),
             (|r| r.name = "a\nb".into(), "no name"),
             (|r| r.cpus = Some(vec![]), "name at least one"),

@@ -164,6 +164,20 @@ pub enum Work {
 }
 
 impl Work {
+    /// Longest job, ns; `None` where only a run tells.
+    pub fn longest(&self) -> Option<u64> {
+        match self {
+            Work::Constant(most)
+            | Work::Uniform(_, most)
+            | Work::Normal { max: most, .. }
+            | Work::Exponential { max: most, .. } => Some(*most),
+            Work::Trace { values, .. } => values.iter().max().copied(),
+            Work::Movie { .. } | Work::Program(_) => None,
+        }
+    }
+}
+
+impl Work {
     /// Whether job lengths are known before the run, so that the simulator can run it.
     pub fn is_replayable(&self) -> bool {
         !matches!(self, Work::Movie { .. } | Work::Program(_))

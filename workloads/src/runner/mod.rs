@@ -237,6 +237,8 @@ fn entitle(
     if info.class != Class::Reserved {
         return Ok(None);
     }
+    // A later one is for the figures only: nobody schedules beyond the next period.
+    let deadline = info.deadline.min(info.period);
     let class = match policy {
         Policy::Baseline(Baseline::Eevdf) | Policy::Scx(_) => return Ok(None),
         Policy::Baseline(Baseline::EevdfNice) => {
@@ -245,7 +247,7 @@ fn entitle(
         }
         Policy::Core { .. } => {
             let Some(service) = service else { bail!("there is no reservation service") };
-            let mut params = Params::new(info.budget, info.period).with_deadline(info.deadline);
+            let mut params = Params::new(info.budget, info.period).with_deadline(deadline);
             if let Some(cpus) = affinity {
                 params = params.on_cpus(cpus);
             }
@@ -259,7 +261,7 @@ fn entitle(
         }
         Policy::Baseline(baseline) => SchedClass::Deadline {
             budget: info.budget,
-            deadline: info.deadline,
+            deadline,
             period: info.period,
             reclaim: *baseline == Baseline::DeadlineReclaim,
         },
