@@ -30,7 +30,10 @@ impl Local {
     fn takes(self, tasks: &[Sporadic]) -> bool {
         let verdict = match self {
             Local::Edf => edf::qpa(tasks),
-            Local::RateMonotonic => fixed::exact(&fixed::rate_monotonic(tasks)),
+            Local::RateMonotonic => {
+                let (tasks, levels) = fixed::by_priority(tasks, |task| task.period);
+                fixed::exact(&tasks, &levels)
+            }
         };
         verdict == Verdict::Schedulable
     }

@@ -118,29 +118,38 @@ impl Streams {
     }
 
     /// Equation 1 (Leontyev and Anderson 2007, restricted supply): how late a server may be, ms; infinite without bound.
+    ///
+    /// The bound is the largest over all servers, each with its own budget and utilization. As printed the equation takes the
+    /// largest of both at once, which is no less while the factor m - c - 1 is not negative: while hard work needs a CPU
+    /// or more. Below that each kind of server is looked at by itself.
     pub fn deterministic(&self, budget: f64) -> f64 {
         let m = f64::from(self.cpus);
         let servers = |stream: f64, best_effort: f64| {
             let mut all = vec![stream; self.count as usize];
             all.extend(vec![best_effort; self.cpus as usize]);
             all.sort_by(|a, b| b.total_cmp(a));
-            let most: f64 = all.iter().take(self.cpus as usize - 1).sum();
-            (most, all[0])
+            all.iter().take(self.cpus as usize - 1).sum::<f64>()
         };
-        let (budgets, largest) = servers(budget, self.best_effort_budget);
+        let u = budget / self.period;
         let be = self.best_effort_budget / self.best_effort_period;
-        let (utilizations, heaviest) = servers(budget / self.period, be);
+        let (budgets, utilizations) = (servers(budget, self.best_effort_budget), servers(u, be));
         let yw: f64 = self
             .hard_tasks()
             .map(|h| f64::from(h) * self.hard)
             .map(|w| (1.0 - w / self.period) * w)
             .sum();
         let c = self.left();
-        let below = c - (m - 1.0) * heaviest - utilizations;
-        if below <= 0.0 {
-            return f64::INFINITY;
-        }
-        budget + (budgets + 2.0 * yw + (m - c - 1.0) * largest) / below
+        let factor = m - c - 1.0;
+        let late = |b: f64, u: f64| {
+            let below = c - (m - 1.0) * u - utilizations;
+            if below <= 0.0 { f64::INFINITY } else { (budgets + 2.0 * yw + factor * b) / below }
+        };
+        let most = if factor >= 0.0 {
+            late(budget.max(self.best_effort_budget), u.max(be))
+        } else {
+            late(budget, u).max(late(self.best_effort_budget, be))
+        };
+        budget + most.max(0.0)
     }
 
     /// What `budget` (ms) leads to.
@@ -274,6 +283,30 @@ mod tests {
         let got = example().with_budget(budget);
         assert!((got.deterministic - 188.8).abs() < 1e-9, "{got:?}");
         assert!((got.tardiness - 273.8).abs() < 1e-9, "{got:?}");
+    }
+
+    #[test]
+    fn with_little_hard_work_the_bound_is_no_less_than_that_of_global_edf_for_the_same_servers() {
+        use crate::global::tardiness::devi_anderson;
+        use crate::sporadic::Sporadic;
+        for (cpus, count, budget) in [(2, 2, 36.0), (2, 3, 22.0), (4, 5, 20.0), (4, 6, 16.0)] {
+            let streams = Streams {
+                cpus,
+                count,
+                period: 40.0,
+                hard: 0.0,
+                best_effort_period: 50.0,
+                ..example()
+            };
+            assert!(streams.violated(budget).is_empty(), "{:?}", streams.violated(budget));
+            let us = |ms: f64| (ms * 1000.0) as u64;
+            let mut servers = vec![Sporadic::implicit(us(budget), 40_000); count as usize];
+            servers.extend(vec![Sporadic::implicit(5_000, 50_000); cpus as usize]);
+            let late = devi_anderson(&servers, cpus as usize).unwrap();
+            let theirs = *late.iter().max().unwrap() as f64 / 1000.0;
+            let ours = streams.deterministic(budget);
+            assert!(ours >= theirs, "{cpus} CPUs, {count} times {budget} ms: {ours} < {theirs}");
+        }
     }
 
     #[test]

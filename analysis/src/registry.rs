@@ -9,6 +9,7 @@ use crate::partition::{Local, Packing, partition};
 use crate::semi::{Plan, edf_wm};
 use crate::split_cd::edf_cd;
 use crate::sporadic::{Sporadic, Verdict, compare_utilization, utilization};
+use std::borrow::Cow;
 use std::cmp::Ordering;
 
 use num_bigint::BigInt;
@@ -75,13 +76,13 @@ pub const TESTS: &[Test] = &[
         "rm-exact",
         "rate monotonic on one CPU, exact (Joseph and Pandya 1986; Lehoczky 1990)",
         true,
-        |t, _| priorities(t, &|t| t.period),
+        |t, _| priorities(t, |t| t.period),
     ),
     test(
         "dm-exact",
         "deadline monotonic on one CPU, exact (Joseph and Pandya 1986)",
         true,
-        |t, _| priorities(t, &|t| t.deadline),
+        |t, _| priorities(t, |t| t.deadline),
     ),
     test(
         "rm-liu-layland",
@@ -186,25 +187,25 @@ pub const TESTS: &[Test] = &[
         "g-rm-rta",
         "global rate monotonic by response times (Bertogna and Cirinei 2007)",
         false,
-        |t, m| by_priority(t, &|t| t.period, |t| rta::fixed(t, m)),
+        |t, m| by_priority(t, |t| t.period, |t, levels| rta::fixed(t, levels, m)),
     ),
     test(
         "g-dm-rta",
         "global deadline monotonic by response times (Bertogna and Cirinei 2007)",
         false,
-        |t, m| by_priority(t, &|t| t.deadline, |t| rta::fixed(t, m)),
+        |t, m| by_priority(t, |t| t.deadline, |t, levels| rta::fixed(t, levels, m)),
     ),
     test(
         "g-rm-guan",
         "global rate monotonic with limited carry-in (Guan et al. 2009)",
         false,
-        |t, m| by_priority(t, &|t| t.period, |t| global_fixed::guan(t, m)),
+        |t, m| by_priority(t, |t| t.period, |t, levels| global_fixed::guan(t, levels, m)),
     ),
     test(
         "g-dm-guan",
         "global deadline monotonic with limited carry-in (Guan et al. 2009)",
         false,
-        |t, m| by_priority(t, &|t| t.deadline, |t| global_fixed::guan(t, m)),
+        |t, m| by_priority(t, |t| t.deadline, |t, levels| global_fixed::guan(t, levels, m)),
     ),
     test(
         "g-edf-tardiness",
@@ -259,9 +260,30 @@ pub fn why_unknown(test: &Test, tasks: &[Sporadic], cpus: usize) -> Option<Strin
     if compare_utilization(tasks, cpus as u64) == Ordering::Greater {
         return Some("asks for more than all CPUs: tardiness has no bound".into());
     }
+    let level: Option<fn(&Sporadic) -> u64> = match test.name {
+        "rm-exact" => Some(|t| t.period),
+        "dm-exact" => Some(|t| t.deadline),
+        _ => None,
+    };
+    if let Some(level) = level {
+        let (_, levels) = fixed::by_priority(tasks, level);
+        if levels.windows(2).any(|w| w[0] == w[1]) {
+            return Some("depends on who comes first of those with equal priority".into());
+        }
+    }
     // These are exact: they never just cannot tell.
     let exact = ["edf-qpa", "rm-exact", "dm-exact"].contains(&test.name);
     exact.then(|| "gave up: its busy periods are too long to be gone through".into())
+}
+
+/// The set as Onbeat's policies play it: EDF serves what is due after the next release as if due then, as a thread that is
+/// behind has no releases to be seen. Fixed priorities do not go by deadlines.
+pub fn as_played<'a>(test: &Test, tasks: &'a [Sporadic]) -> Cow<'a, [Sporadic]> {
+    let fixed = ["rm-", "dm-"].iter().any(|word| test.name.contains(word));
+    if fixed || tasks.iter().all(|t| t.deadline <= t.period) {
+        return Cow::Borrowed(tasks);
+    }
+    tasks.iter().map(|t| Sporadic { deadline: t.deadline.min(t.period), ..*t }).collect()
 }
 
 /// The test of that name.
@@ -280,28 +302,28 @@ fn uni_edf(tasks: &[Sporadic], _: usize) -> Answer {
     Answer { responses: Some(edf::response_times(tasks)), ..edf::qpa(tasks).into() }
 }
 
-/// Fixed priorities on one CPU, the smallest key first.
-fn priorities(tasks: &[Sporadic], key: &dyn Fn(&Sporadic) -> u64) -> Answer {
+/// Fixed priorities on one CPU, the smallest level first.
+fn priorities(tasks: &[Sporadic], level: fn(&Sporadic) -> u64) -> Answer {
     let mut verdict = Verdict::Unknown;
-    let answer = by_priority(tasks, key, |sorted| {
-        verdict = fixed::exact(sorted);
-        fixed::response_times(sorted)
+    let answer = by_priority(tasks, level, |sorted, levels| {
+        verdict = fixed::exact(sorted, levels);
+        fixed::response_times(sorted, levels)
     });
     Answer { verdict, ..answer }
 }
 
-/// Fixed priorities, the smallest key first; `times` gives response times of tasks in that order, none where they are not
-/// within deadlines.
+/// Fixed priorities, the smallest level first; `times` gives response times of tasks in that order with these levels, none where
+/// they are not within deadlines.
 fn by_priority(
     tasks: &[Sporadic],
-    key: &dyn Fn(&Sporadic) -> u64,
-    times: impl FnOnce(&[Sporadic]) -> Vec<Option<u64>>,
+    level: fn(&Sporadic) -> u64,
+    times: impl FnOnce(&[Sporadic], &[u64]) -> Vec<Option<u64>>,
 ) -> Answer {
     let mut order: Vec<usize> = (0..tasks.len()).collect();
-    order.sort_by_key(|i| key(&tasks[*i]));
-    let sorted: Vec<Sporadic> = order.iter().map(|i| tasks[*i]).collect();
+    order.sort_by_key(|i| level(&tasks[*i]));
+    let (sorted, levels) = fixed::by_priority(tasks, level);
     let mut responses = vec![None; tasks.len()];
-    for (i, time) in order.iter().zip(times(&sorted)) {
+    for (i, time) in order.iter().zip(times(&sorted, &levels)) {
         responses[*i] = time;
     }
     let verdict = Verdict::sufficient(responses.iter().all(Option::is_some));
@@ -359,22 +381,28 @@ pub fn cpus_needed(test: &Test, tasks: &[Sporadic], cpus: usize, most: usize) ->
     (cpus + 1..=most).find(|m| (test.run)(tasks, *m).verdict == Verdict::Schedulable)
 }
 
-/// The largest scale of all execution times, in thousandths below 1000, with which `test` accepts the set. Found by halving: for
+/// The largest scale of all execution times, in thousandths, with which `test` accepts the set. Found by halving: for
 /// heuristics that are not monotonic it is one such scale.
 pub fn scale_that_fits(test: &Test, tasks: &[Sporadic], cpus: usize) -> Option<u64> {
-    let fits = |scale: u64| {
-        let scaled: Vec<Sporadic> = tasks
-            .iter()
-            .map(|t| Sporadic {
-                wcet: (u128::from(t.wcet) * u128::from(scale) / 1000).max(1) as u64,
-                ..*t
-            })
-            .collect();
-        (test.run)(&scaled, cpus).verdict == Verdict::Schedulable
+    let scaled = |scale: u64| -> Vec<Sporadic> {
+        let of = |t: &Sporadic| (u128::from(t.wcet) * u128::from(scale) / 1000).max(1);
+        tasks.iter().map(|t| Sporadic { wcet: of(t).min(u64::MAX.into()) as u64, ..*t }).collect()
     };
-    let (mut low, mut high) = (1, 1000);
+    // Beyond what all CPUs have, or a task before its deadline, nothing fits.
+    let possible = |scale: u64| {
+        let tasks = scaled(scale);
+        let alone = tasks.iter().all(|t| t.wcet <= t.deadline);
+        alone && compare_utilization(&tasks, cpus as u64) != Ordering::Greater
+    };
+    let fits = |scale: u64| {
+        possible(scale) && (test.run)(&scaled(scale), cpus).verdict == Verdict::Schedulable
+    };
+    let (mut low, mut high) = if fits(1000) { (1000, 2000) } else { (1, 1000) };
     if !fits(low) {
         return None;
+    }
+    while high > 1000 && high < SCALE_MOST && fits(high) {
+        (low, high) = (high, high * 2);
     }
     while high - low > 1 {
         let middle = (low + high) / 2;
@@ -386,6 +414,9 @@ pub fn scale_that_fits(test: &Test, tasks: &[Sporadic], cpus: usize) -> Option<u
     }
     Some(low)
 }
+
+/// Scales, in thousandths, that nobody looks beyond.
+const SCALE_MOST: u64 = 1_000_000;
 
 #[cfg(test)]
 mod tests {

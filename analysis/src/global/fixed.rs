@@ -2,6 +2,7 @@
 //! Global fixed priorities with limited carry-in.
 
 use super::{constrained, spend, step, work};
+use crate::one_cpu::fixed::equals;
 use crate::sporadic::Sporadic;
 
 /// Most work of a task in a window of length `l` that begins with a release of it, or with none of its jobs left.
@@ -20,14 +21,14 @@ fn carried(task: &Sporadic, response: u64, l: u64) -> u64 {
     (rest / task.period + 1).saturating_mul(task.wcet).saturating_add(head)
 }
 
-/// Longest response times, the most important task first; none for the first whose bound is beyond its deadline and for all
-/// after it. Deadlines within periods.
+/// Longest response times, the most important task first, whatever the order among equal `levels`; none for the first whose
+/// bound is beyond its deadline and for all after it. Deadlines within periods.
 ///
 /// The window is stretched back to where a CPU was last without more important work: then only m − 1 tasks
 /// were under way. On one CPU that is exact.
 ///
 /// Source: Guan, Stigge, Yi and Yu 2009, theorem 3, after Baruah 2007.
-pub fn guan(tasks: &[Sporadic], cpus: usize) -> Vec<Option<u64>> {
+pub fn guan(tasks: &[Sporadic], levels: &[u64], cpus: usize) -> Vec<Option<u64>> {
     let mut bounds = vec![None; tasks.len()];
     if cpus == 0 || !constrained(tasks) {
         return bounds;
@@ -35,36 +36,39 @@ pub fn guan(tasks: &[Sporadic], cpus: usize) -> Vec<Option<u64>> {
     let mut left = work(tasks);
     let mut more = Vec::with_capacity(tasks.len());
     for k in 0..tasks.len() {
-        let (above, rest) = bounds.split_at_mut(k);
-        rest[0] = response(tasks, cpus, k, above, &mut left, &mut more);
-        if rest[0].is_none() {
+        let all = equals(levels, k);
+        let above = tasks.iter().zip(&bounds).take(all.start).map(|(task, bound)| (task, *bound));
+        // Equals may be done no sooner than their deadlines.
+        let beside = all.clone().filter(|j| *j != k).map(|j| (&tasks[j], None));
+        bounds[k] = response(&tasks[k], cpus, above.chain(beside), &mut left, &mut more);
+        if bounds[k].is_none() {
+            // What was said of its equals rests on its being in time.
+            bounds[all].fill(None);
             break;
         }
     }
     bounds
 }
 
-fn response(
-    tasks: &[Sporadic],
+fn response<'a>(
+    me: &Sporadic,
     cpus: usize,
-    k: usize,
-    above: &[Option<u64>],
+    others: impl Iterator<Item = (&'a Sporadic, Option<u64>)> + Clone,
     left: &mut u64,
     more: &mut Vec<u64>,
 ) -> Option<u64> {
-    let me = &tasks[k];
     let mut l = me.wcet;
     loop {
-        spend(left, 2 * k + 1)?;
         let most = l - me.wcet + 1;
         let mut sum = 0;
         more.clear();
-        for (task, bound) in tasks.iter().zip(above) {
+        for (task, bound) in others.clone() {
             let least = fresh(task, l).min(most);
             sum += u128::from(least);
             let with = carried(task, bound.unwrap_or(task.deadline), l).min(most);
             more.push(with.saturating_sub(least));
         }
+        spend(left, 2 * more.len() + 1)?;
         if more.len() >= cpus {
             more.select_nth_unstable_by(cpus - 1, |a, b| b.cmp(a));
         }
@@ -84,6 +88,7 @@ fn response(
 mod tests {
     use super::super::oracle::early;
     use super::*;
+    use crate::one_cpu::fixed::strict;
     use proptest::prelude::*;
 
     /// The largest of all releases of the job under way: done in time, later ones as soon as they are released.
@@ -121,7 +126,7 @@ mod tests {
             tasks in early(), cpus in 1usize..=4,
         ) {
             let mut above = Vec::new();
-            for bound in guan(&tasks, cpus) {
+            for bound in guan(&tasks, &strict(tasks.len()), cpus) {
                 prop_assert_eq!(bound, every_choice(&tasks, cpus, &above));
                 let Some(bound) = bound else { break };
                 above.push(bound);

@@ -3,6 +3,7 @@
 
 use super::bcl::{by_slack, interference};
 use super::{constrained, spend, step, work};
+use crate::one_cpu::fixed::equals;
 use crate::sporadic::Sporadic;
 
 /// Most work of `other`, whose jobs are done `slack` before their deadlines, in a window of length `l`: a job that is done as
@@ -59,20 +60,27 @@ pub fn edf(tasks: &[Sporadic], cpus: usize) -> Option<Vec<u64>> {
     })
 }
 
-/// Longest response times under global fixed priorities, the most important first; none for the first task whose bound is
-/// beyond its deadline and for all after it. Deadlines within periods.
+/// Longest response times under global fixed priorities, the most important first, whatever the order among equal `levels`; none
+/// for the first task whose bound is beyond its deadline and for all after it. Deadlines within periods.
 ///
-/// Source: Bertogna and Cirinei 2007, theorem 7.
-pub fn fixed(tasks: &[Sporadic], cpus: usize) -> Vec<Option<u64>> {
+/// Source: Bertogna and Cirinei 2007, theorem 7. Equals count as more important, done at their deadlines.
+pub fn fixed(tasks: &[Sporadic], levels: &[u64], cpus: usize) -> Vec<Option<u64>> {
     let mut bounds = vec![None; tasks.len()];
     if cpus == 0 || !constrained(tasks) {
         return bounds;
     }
     let mut left = work(tasks);
     let mut above: Vec<(Sporadic, u64, u64)> = Vec::with_capacity(tasks.len());
-    for (me, bound) in tasks.iter().zip(&mut bounds) {
-        *bound = fixed_point(me, cpus, &mut left, above.iter().copied());
-        let Some(time) = *bound else { break };
+    for (i, me) in tasks.iter().enumerate() {
+        let all = equals(levels, i);
+        let beside = all.clone().filter(|j| *j != i).map(|j| (tasks[j], 0, u64::MAX));
+        let others = above[..all.start].iter().copied().chain(beside);
+        bounds[i] = fixed_point(me, cpus, &mut left, others);
+        let Some(time) = bounds[i] else {
+            // What was said of its equals rests on its being in time.
+            bounds[all].fill(None);
+            break;
+        };
         above.push((*me, me.deadline - time, u64::MAX));
     }
     bounds

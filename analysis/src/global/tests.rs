@@ -5,8 +5,8 @@ use proptest::prelude::*;
 
 use super::oracle::{early, misses, responses, sets, sets_around, sporadic, synchronous, tiny};
 use super::tardiness::{Supply, devi_anderson, restricted};
-use super::{bak::bak, bar::bar, bcl, ff_dbf::ff_dbf, fixed::guan, gel, gfb::gfb, rta, union};
-use crate::one_cpu;
+use super::{bak::bak, bar::bar, bcl, ff_dbf::ff_dbf, gel, gfb::gfb, rta, union};
+use crate::one_cpu::{self, fixed::strict};
 use crate::sporadic::{Sporadic, Verdict};
 
 const END: u64 = 250;
@@ -63,6 +63,15 @@ fn in_time(tasks: &[Sporadic], responses: &[u64]) -> bool {
     tasks.iter().zip(responses).all(|(task, r)| *r <= task.deadline)
 }
 
+/// In the order given.
+fn rta_fixed(tasks: &[Sporadic], cpus: usize) -> Vec<Option<u64>> {
+    rta::fixed(tasks, &strict(tasks.len()), cpus)
+}
+
+fn guan(tasks: &[Sporadic], cpus: usize) -> Vec<Option<u64>> {
+    super::fixed::guan(tasks, &strict(tasks.len()), cpus)
+}
+
 #[test]
 fn three_tasks_of_two_thirds_are_late_by_at_most_2_on_two_cpus() {
     let tasks = of(&[(2, 3); 3]);
@@ -75,7 +84,7 @@ fn three_tasks_of_two_thirds_are_late_by_at_most_2_on_two_cpus() {
     assert_eq!(devi_anderson(&tasks, 2), Some(vec![2; 3]));
     assert_eq!(gel::late(&tasks, &gel::g_edf(&tasks, 2).unwrap()), [2; 3]);
     assert_eq!(gel::late(&tasks, &gel::g_fl(&tasks, 2).unwrap()), [2; 3]);
-    assert_eq!(rta::fixed(&tasks, 2)[2], None);
+    assert_eq!(rta_fixed(&tasks, 2)[2], None);
     assert_eq!(guan(&tasks, 2)[2], None);
 }
 
@@ -138,7 +147,7 @@ fn ten_thousand_tasks_get_an_answer() {
         let (a, b) = (test(&late, 48), test(&early, 48));
         println!("{name}: {a} {b} {:?}", begin.elapsed());
     }
-    for (name, bound) in [("rta", rta::fixed as fn(&[Sporadic], usize) -> _), ("guan", guan)] {
+    for (name, bound) in [("rta", rta_fixed as fn(&[Sporadic], usize) -> _), ("guan", guan)] {
         let begin = std::time::Instant::now();
         let found = bound(&early, 48).iter().flatten().count();
         println!("{name}: {found} {:?}", begin.elapsed());
@@ -159,7 +168,7 @@ fn the_longest_times_there_are_do_no_harm() {
         for (_, test) in EDF {
             test(&tasks, 2);
         }
-        for bound in [rta::fixed, guan] {
+        for bound in [rta_fixed, guan] {
             bound(&tasks, 2);
         }
         for bound in [devi_anderson, gel::g_edf, gel::g_fl] {
@@ -192,7 +201,7 @@ proptest! {
                 prop_assert!(*r <= bound, "edf {r} {bound}");
             }
         }
-        for (name, bounds) in [("rta", rta::fixed(&tasks, cpus)), ("guan", guan(&tasks, cpus))] {
+        for (name, bounds) in [("rta", rta_fixed(&tasks, cpus)), ("guan", guan(&tasks, cpus))] {
             // Less important tasks do not matter, late ones neither.
             let n = bounds.iter().take_while(|bound| bound.is_some()).count();
             for (r, bound) in run_fixed(&tasks[..n], cpus, seed).iter().zip(bounds.iter().flatten()) {
@@ -215,12 +224,12 @@ proptest! {
         // With λ at the largest utilization Baker's condition is GFB's; without early deadlines forced-forward demand is too.
         prop_assert!(!yes(gfb(&whole, cpus)) || yes(bak(&whole, cpus)));
         prop_assert_eq!(gfb(&whole, cpus), ff_dbf(&whole, cpus));
-        for (old, new) in rta::fixed(&tasks, cpus).iter().zip(guan(&tasks, cpus)) {
+        for (old, new) in rta_fixed(&tasks, cpus).iter().zip(guan(&tasks, cpus)) {
             prop_assert!(old.is_none() || new.is_some_and(|new| new <= old.unwrap()));
         }
         // On one CPU no work is carried in.
         if super::constrained(&tasks) {
-            let exact = one_cpu::fixed::response_times(&tasks);
+            let exact = one_cpu::fixed::response_times(&tasks, &strict(tasks.len()));
             let mut ok = true;
             for ((exact, found), task) in exact.iter().zip(guan(&tasks, 1)).zip(&tasks) {
                 ok &= exact.is_some_and(|time| time <= task.deadline);
@@ -299,7 +308,7 @@ proptest! {
         if !accepted.is_empty() && tasks.len() > cpus {
             prop_assert_ne!(misses(&tasks, cpus, |_, left| left, 20_000), Some(true), "{:?}", accepted);
         }
-        for bounds in [rta::fixed(&tasks, cpus), guan(&tasks, cpus)] {
+        for bounds in [rta_fixed(&tasks, cpus), guan(&tasks, cpus)] {
             if bounds.iter().all(Option::is_some) && tasks.len() > cpus {
                 prop_assert_ne!(misses(&tasks, cpus, |i, _| i as u64, 20_000), Some(true));
             }

@@ -25,7 +25,7 @@ fn busy_period(tasks: &[Sporadic], steps: u32) -> Option<u64> {
 }
 
 /// The least fixed point of the growing `next` from `start` on; `None` if it is not reached in so many steps.
-fn fixed_point(steps: u32, start: u64, next: impl Fn(u64) -> Option<u64>) -> Option<u64> {
+fn fixed_point(steps: u32, start: u64, mut next: impl FnMut(u64) -> Option<u64>) -> Option<u64> {
     let mut w = start;
     for _ in 0..steps {
         let more = next(w)?;

@@ -46,7 +46,7 @@ fn common_multiple(tasks: &[Sporadic]) -> u64 {
 
 /// Longest response of each task when task i releases jobs from `offsets[i]` on as fast as it may, until `end`; a job
 /// that has not ended by then counts with the least its response can be. `key` orders jobs: (task, release).
-fn longest_responses(
+pub fn longest_responses(
     tasks: &[Sporadic],
     offsets: &[u64],
     end: u64,
