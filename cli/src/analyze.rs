@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! `onbeat analyze`: does a task set fit, under which algorithm, and what would make it fit?
 
+mod admit;
+
+use std::borrow::Cow;
+use std::cmp::Ordering;
 use std::fmt::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -8,10 +12,10 @@ use std::process::ExitCode;
 use anyhow::{Result, bail};
 use clap::Args;
 use onbeat_analysis::registry::{
-    Answer, TESTS, Test, cpus_needed, find, scale_that_fits, why_unknown,
+    Answer, TESTS, Test, as_played, cpus_needed, find, scale_that_fits, why_unknown,
 };
 use onbeat_analysis::semi::{Plan, Share};
-use onbeat_analysis::sporadic::{Sporadic, Verdict, utilization};
+use onbeat_analysis::sporadic::{Sporadic, Verdict, compare_utilization, utilization};
 use onbeat_model::taskset::TaskSet;
 use onbeat_model::units::{format_duration, format_percent};
 use serde_json::{Value, json};
@@ -25,8 +29,8 @@ const TASKS_FOR_CHANGES: usize = 40;
 
 /// Say whether a task set's deadlines are met, by schedulability tests
 ///
-/// A task counts with its budget, and has whole CPUs: best-effort work and its share are left out. "no" is a proof of the opposite, "?" means that the test, being
-/// only sufficient, cannot tell.
+/// A task counts with its budget, and has whole CPUs: best-effort work and its share are left out. "no" is a proof of the
+/// opposite, "?" means that the test, being only sufficient, cannot tell. With --admit the service's own admission is asked, too.
 #[derive(Debug, Args)]
 pub struct Options {
     /// The task-set file
@@ -38,6 +42,9 @@ pub struct Options {
     /// List the tests and their sources
     #[arg(long, conflicts_with_all = ["json", "file", "tests"])]
     list: bool,
+    /// Say, too, what the service would answer to these tasks under this policy, in the file's order
+    #[arg(long, value_name = "POLICY")]
+    admit: Option<String>,
     /// Print one JSON object
     #[arg(long)]
     json: bool,
@@ -69,31 +76,53 @@ pub fn run(options: &Options) -> Result<ExitCode> {
     let set = TaskSet::load(file)?;
     let (names, tasks) = sporadic(&set)?;
     let cpus = set.cpus as usize;
+    let admitted = options.admit.as_deref().map(|policy| admit::admit(&set, policy)).transpose()?;
     let findings: Vec<Finding> = chosen(&options.tests, cpus)?
         .into_iter()
-        .map(|test| {
-            let answer = (test.run)(&tasks, cpus);
-            let look = answer.verdict != Verdict::Schedulable
-                && tasks.len() <= TASKS_FOR_CHANGES
-                && !["utilization", "g-edf-tardiness", "g-edf-gel", "g-fl-tardiness"]
-                    .contains(&test.name);
-            Finding {
-                test,
-                cpus_needed: look.then(|| cpus_needed(test, &tasks, cpus, CPUS_MOST)).flatten(),
-                scale: look.then(|| scale_that_fits(test, &tasks, cpus)).flatten(),
-                why: (answer.verdict == Verdict::Unknown)
-                    .then(|| why_unknown(test, &tasks, cpus))
-                    .flatten(),
-                answer,
-            }
-        })
+        .map(|test| Finding::of(test, as_played(test, &tasks), cpus))
         .collect();
     if options.json {
-        print(&format!("{:#}\n", object(&set, &names, &tasks, &findings)))?;
+        let mut object = object(&set, &names, &tasks, &findings);
+        if let Some(admitted) = &admitted {
+            object["admission"] = admitted.object();
+        }
+        print(&format!("{object:#}\n"))?;
     } else {
-        print(&table(&set, &names, &tasks, &findings))?;
+        let admitted = admitted.map_or(String::new(), |admitted| admitted.table());
+        print(&(table(&set, &names, &tasks, &findings) + &admitted + &remarks(&set)))?;
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// A bound on lateness is no matter of yes and no.
+const SOFT: [&str; 3] = ["g-edf-tardiness", "g-edf-gel", "g-fl-tardiness"];
+
+impl Finding {
+    fn of(test: &'static Test, tasks: Cow<'_, [Sporadic]>, cpus: usize) -> Self {
+        let clamped = matches!(tasks, Cow::Owned(_));
+        let tasks = &*tasks;
+        let mut answer = (test.run)(tasks, cpus);
+        let mut why =
+            (answer.verdict == Verdict::Unknown).then(|| why_unknown(test, tasks, cpus)).flatten();
+        let over = compare_utilization(tasks, cpus as u64) == Ordering::Greater;
+        if answer.verdict == Verdict::Unschedulable && clamped && !over {
+            answer.verdict = Verdict::Unknown;
+            why = Some("not by the ends of periods; for later deadlines it cannot tell".into());
+        }
+        let fits = answer.verdict == Verdict::Schedulable;
+        let look = tasks.len() <= TASKS_FOR_CHANGES
+            && test.name != "utilization"
+            && !SOFT.contains(&test.name);
+        Self {
+            test,
+            cpus_needed: (look && !fits)
+                .then(|| cpus_needed(test, tasks, cpus, CPUS_MOST))
+                .flatten(),
+            scale: look.then(|| scale_that_fits(test, tasks, cpus)).flatten(),
+            why,
+            answer,
+        }
+    }
 }
 
 /// The tests asked for, or all that are meant for so many CPUs.
@@ -174,7 +203,8 @@ fn table(set: &TaskSet, names: &[String], tasks: &[Sporadic], findings: &[Findin
             remarks.push(format!("fits {cpus} CPUs"));
         }
         if let Some(scale) = f.scale {
-            remarks.push(format!("fits with {:.1}% of every budget", scale as f64 / 10.0));
+            let up_to = if scale < 1000 { "" } else { "up to " };
+            remarks.push(format!("fits with {up_to}{:.1}% of every budget", scale as f64 / 10.0));
         }
         if let Some(late) = f.answer.tardiness.as_ref().and_then(|t| t.iter().max()) {
             remarks.push(format!("late by {:.2}ms at most", *late as f64 / 1e6));
@@ -187,33 +217,7 @@ fn table(set: &TaskSet, names: &[String], tasks: &[Sporadic], findings: &[Findin
             remarks.join("; ")
         );
     }
-    let shown = |f: &&Finding| f.answer.cpus.is_some() || f.answer.responses.is_some();
-    if let Some(f) = findings.iter().find(shown) {
-        let _ = writeln!(text, "\nunder {}:", f.test.name);
-        let width = names.iter().map(String::len).max().unwrap_or(4).max(4);
-        let _ = writeln!(
-            text,
-            "{:<width$} {:>10} {:>10} {:>10} {:>4} {:>10}",
-            "task", "budget", "deadline", "period", "CPU", "response"
-        );
-        // Known to be in time, if not when.
-        let unknown = if f.answer.verdict == Verdict::Schedulable { "in time" } else { "no bound" };
-        for (i, (name, task)) in names.iter().zip(tasks).enumerate() {
-            let cpu = f.answer.cpus.as_ref().map_or(String::new(), |c| c[i].to_string());
-            let response = f
-                .answer
-                .responses
-                .as_ref()
-                .map_or(String::new(), |r| r[i].map_or(unknown.into(), format_duration));
-            let _ = writeln!(
-                text,
-                "{name:<width$} {:>10} {:>10} {:>10} {cpu:>4} {response:>10}",
-                format_duration(task.wcet),
-                format_duration(task.deadline),
-                format_duration(task.period),
-            );
-        }
-    }
+    text += &each(names, tasks, findings);
     if let Some((f, plan)) = findings.iter().find_map(|f| Some((f, f.answer.plan.as_ref()?))) {
         let _ = writeln!(text, "\nunder {}, shares as CPU: time in window:", f.test.name);
         for (name, shares) in names.iter().zip(plan) {
@@ -227,12 +231,97 @@ fn table(set: &TaskSet, names: &[String], tasks: &[Sporadic], findings: &[Findin
             let _ = writeln!(text, "{name}  {}", parts.join(", "));
         }
     }
+    text
+}
+
+/// What a test says of each task: the first that says anything.
+fn each(names: &[String], tasks: &[Sporadic], findings: &[Finding]) -> String {
+    let told = |f: &&Finding| {
+        let any = |all: &Vec<Option<u64>>| all.iter().any(Option::is_some);
+        f.answer.cpus.is_some() || f.answer.responses.as_ref().is_some_and(any)
+    };
+    let late = |f: &&Finding| f.answer.tardiness.is_some();
+    let Some(f) = findings.iter().find(told).or_else(|| findings.iter().find(late)) else {
+        return String::new();
+    };
+    let mut text = format!("\nunder {}:\n", f.test.name);
+    let width = names.iter().map(String::len).max().unwrap_or(4).max(4);
+    let heads = ["budget", "deadline", "period", "CPU", "response", "slack"];
+    let _ = write!(text, "{:<width$}", "task");
+    for head in heads {
+        let _ = write!(text, " {head:>10}");
+    }
+    text.push('\n');
+    // Known to be in time, if not when.
+    let unknown = if f.answer.verdict == Verdict::Schedulable { "in time" } else { "no bound" };
+    for (i, (name, task)) in names.iter().zip(tasks).enumerate() {
+        let (mut response, mut slack) = (String::new(), String::new());
+        if let Some(all) = &f.answer.responses {
+            response = all[i].map_or(unknown.into(), format_duration);
+            slack = all[i].map_or(String::new(), |time| signed(task.deadline, time));
+        } else if let Some(all) = &f.answer.tardiness {
+            slack = signed(0, all[i]);
+        }
+        let cells = [
+            format_duration(task.wcet),
+            format_duration(task.deadline),
+            format_duration(task.period),
+            f.answer.cpus.as_ref().map_or(String::new(), |cpus| cpus[i].to_string()),
+            response,
+            slack,
+        ];
+        let _ = write!(text, "{name:<width$}");
+        for cell in cells {
+            let _ = write!(text, " {cell:>10}");
+        }
+        text.truncate(text.trim_end().len());
+        text.push('\n');
+    }
+    text
+}
+
+/// What is left until `deadline` at `time`.
+fn signed(deadline: u64, time: u64) -> String {
+    match deadline.checked_sub(time) {
+        Some(left) => format_duration(left),
+        None => format!("-{}", format_duration(time - deadline)),
+    }
+}
+
+/// What the answers do not say.
+fn remarks(set: &TaskSet) -> String {
+    let mut text = String::new();
+    let beyond: Vec<&str> =
+        set.tasks.iter().filter(|t| t.deadline > t.period).map(|t| t.name.as_str()).collect();
+    if !beyond.is_empty() {
+        let _ = writeln!(
+            text,
+            "\nDue after the next release: {}. Onbeat's EDF serves such jobs as if due at the ends of their periods, and the\n\
+             tests for EDF count them so.",
+            beyond.join(", ")
+        );
+    }
+    for task in &set.tasks {
+        if let (Some(longest), Some(budget)) = (task.work.longest(), task.budget)
+            && longest > budget
+        {
+            let _ = writeln!(
+                text,
+                "\nJobs of {} take up to {}, more than their budget of {}: the answers hold for what stays within.",
+                task.name,
+                format_duration(longest),
+                format_duration(budget)
+            );
+        }
+    }
     if *set.best_effort_share.numer() > 0 {
         let _ = writeln!(
             text,
-            "\nThe tests count whole CPUs. `onbeat sim`, `lab` and `run` keep {} of each for best-effort work: lower budgets by as\n\
-             much before you rely on an answer, or set best_effort_share = \"0%\".",
-            format_percent(set.best_effort_share)
+            "\nThe tests count whole CPUs. `onbeat sim`, `lab` and `run` keep {} of each for best-effort work, at times {} in one\n\
+             piece: lower budgets by the one and deadlines by the other before you rely on an answer, or set\n\
+             best_effort_share = \"0%\".",
+            format_percent(set.best_effort_share),
+            format_duration(onbeat_sim::SHARE_QUANTUM)
         );
     }
     text
@@ -245,6 +334,14 @@ fn ms(ns: u64) -> String {
 fn shares(plan: &Plan) -> Value {
     let share = |s: &Share| json!({"cpu": s.cpu, "wcet_ns": s.wcet, "begin_ns": s.begin, "window_ns": s.window});
     plan.iter().map(|shares| shares.iter().map(share).collect::<Value>()).collect()
+}
+
+/// Deadline less response time, ns.
+fn slack(tasks: &[Sporadic], responses: &[Option<u64>]) -> Value {
+    let of = |(task, time): (&Sporadic, &Option<u64>)| {
+        time.map(|time| i128::from(task.deadline) - i128::from(time)).map(|ns| ns as i64)
+    };
+    tasks.iter().zip(responses).map(of).collect()
 }
 
 fn object(set: &TaskSet, names: &[String], tasks: &[Sporadic], findings: &[Finding]) -> Value {
@@ -262,6 +359,7 @@ fn object(set: &TaskSet, names: &[String], tasks: &[Sporadic], findings: &[Findi
                 "cpus": f.answer.cpus,
                 "shares": f.answer.plan.as_ref().map(shares),
                 "response_times_ns": f.answer.responses,
+                "slack_ns": f.answer.responses.as_ref().map(|all| slack(tasks, all)),
                 "tardiness_ns": f.answer.tardiness,
                 "cpus_needed": f.cpus_needed,
                 "why_unknown": f.why,

@@ -5,7 +5,6 @@ mod file;
 mod judge;
 mod kept;
 
-use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::io::{IsTerminal, stderr};
 use std::path::{Path, PathBuf};
@@ -25,12 +24,12 @@ use crate::lab::{cancel_on_signals, carry::guests_at_a_time};
 use crate::output::{self, print};
 use file::{By, Sweep};
 use judge::{Jury, Lab, Means};
-use kept::Kept;
+use kept::{Frame, Kept, Points};
 
 /// Count how many random task sets are schedulable, against utilization
 ///
 /// The file says how sets are made and who judges them: schedulability tests, or policies that play them in the simulator or in
-/// the lab; experiments/sweeps/kato-21.toml is one. With --out each point is kept when it is done, and the same command goes on
+/// the lab; experiments/sweeps/kato-21.toml is one. With --out what is done is kept, and the same command goes on
 /// where it was stopped.
 #[derive(Debug, Args)]
 pub struct Options {
@@ -67,16 +66,22 @@ pub fn run(options: &Options) -> Result<ExitCode> {
     }
     let names = jury.names();
     let sets = jury.sets(sweep.sets);
-    // The file itself names the sweep: another one's points do not belong here.
+    // The file itself names the sweep: another one's points do not belong here, nor another version's.
     let head = format!(
-        "# onbeat sweep {:08x} {}, {sets} sets a point\npoint,utilization,{}\n",
+        "# onbeat {} sweep {:08x} {}, {sets} sets a point\npoint,utilization,{}\n",
+        env!("CARGO_PKG_VERSION"),
         crc32fast::hash(text.as_bytes()),
         jury.world(),
         names.join(",")
     );
-    let kept =
-        Kept::open(options.out.as_deref(), &head, sweep.utilization.points, sets, names.len())?;
-    let done = all_points(&sweep, &jury, periods, kept)?;
+    let frame = Frame {
+        head,
+        points: (0..sweep.utilization.points).map(|point| sweep.point(point)).collect(),
+        sets,
+        judges: names.len(),
+    };
+    let kept = Kept::open(options.out.as_deref(), frame.clone())?;
+    let done = all_points(&sweep, &jury, periods, &frame, kept)?;
     print(&if options.json {
         object(&sweep, &jury, &names, &done)
     } else {
@@ -97,22 +102,24 @@ pub fn run(options: &Options) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// How many sets of each point each judge accepts.
-type Points = BTreeMap<u32, Vec<u64>>;
-
 /// Judges the points that are not kept yet, on all processors; those that were done when it was stopped.
-fn all_points(sweep: &Sweep, jury: &Jury, periods: Periods, kept: Kept) -> Result<Points> {
-    let points = sweep.utilization.points;
-    let sets = jury.sets(sweep.sets);
-    let left: Vec<u32> = (0..points).filter(|p| !kept.done.contains_key(p)).collect();
+fn all_points(
+    sweep: &Sweep,
+    jury: &Jury,
+    periods: Periods,
+    frame: &Frame,
+    kept: Kept,
+) -> Result<Points> {
+    let left = kept.left();
+    let sets: u64 = left.iter().map(|(_, first)| frame.sets_of(*first).count() as u64).sum();
     let in_lab = matches!(jury, Jury::Lab(..));
-    let bar = ProgressBar::new(left.len() as u64 * sets);
+    let bar = ProgressBar::new(sets);
     if stderr().is_terminal() && !in_lab {
         bar.set_style(ProgressStyle::with_template("{bar:40} {percent}%, {eta} left")?);
     } else {
         bar.set_draw_target(indicatif::ProgressDrawTarget::hidden());
     }
-    let guests = left.len() * sets as usize * jury.names().len();
+    let guests = sets as usize * jury.names().len();
     let lab = in_lab.then(|| Lab::new(guests)).transpose()?;
     let means = Means { cancel: cancel_on_signals()?, lab };
     let workers = match in_lab {
@@ -120,9 +127,9 @@ fn all_points(sweep: &Sweep, jury: &Jury, periods: Periods, kept: Kept) -> Resul
         false => thread::available_parallelism().map_or(1, usize::from),
     };
     let (next, kept, failed) = (AtomicU64::new(0), Mutex::new(kept), Mutex::new(None));
-    let one_point = |point: u32| -> Result<bool> {
+    let one_part = |(point, first): (u32, u64)| -> Result<bool> {
         let mut accepted = vec![0; jury.names().len()];
-        for set in 0..sets {
+        for set in frame.sets_of(first) {
             if means.cancel.load(Ordering::Relaxed) {
                 return Ok(false);
             }
@@ -138,13 +145,13 @@ fn all_points(sweep: &Sweep, jury: &Jury, periods: Periods, kept: Kept) -> Resul
             bar.inc(1);
         }
         let mut kept = kept.lock().unwrap_or_else(|e| e.into_inner());
-        kept.add(point, sweep.point(point), accepted).map(|()| true)
+        kept.add(point, first, accepted).map(|()| true)
     };
     thread::scope(|scope| {
         for _ in 0..workers {
             scope.spawn(|| {
-                while let Some(point) = left.get(next.fetch_add(1, Ordering::Relaxed) as usize) {
-                    match one_point(*point) {
+                while let Some(part) = left.get(next.fetch_add(1, Ordering::Relaxed) as usize) {
+                    match one_part(*part) {
                         Ok(true) => (),
                         Ok(false) => return,
                         Err(error) => {
@@ -159,10 +166,12 @@ fn all_points(sweep: &Sweep, jury: &Jury, periods: Periods, kept: Kept) -> Resul
         }
     });
     bar.finish_and_clear();
-    match failed.into_inner().unwrap_or_else(|e| e.into_inner()) {
-        Some(error) => Err(error),
-        None => Ok(kept.into_inner().unwrap_or_else(|e| e.into_inner()).done),
+    if let Some(error) = failed.into_inner().unwrap_or_else(|e| e.into_inner()) {
+        return Err(error);
     }
+    let kept = kept.into_inner().unwrap_or_else(|e| e.into_inner());
+    kept.tidy()?;
+    Ok(kept.done)
 }
 
 fn draw(sweep: &Sweep, jury: &Jury, names: &[String], done: &Points, plot: &Path) -> Result<()> {

@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! What the reservation service would say of a task set: the same admission, without a kernel.
+
+use std::fmt::Write;
+
+use anyhow::{Result, bail};
+use onbeat_analysis::admission::{Admission, Demand, Placement};
+use onbeat_kernel::machine::format_cpus;
+use onbeat_kernel::settings::Settings;
+use onbeat_kernel::system::Above;
+use onbeat_model::policy::Policy;
+use onbeat_model::taskset::TaskSet;
+use onbeat_model::units::{Fraction, format_duration, format_percent};
+use serde_json::{Value, json};
+
+/// How the tasks fare, in the file's order: placed, or refused with the reason.
+pub struct Admitted {
+    policy: String,
+    share: Fraction,
+    tasks: Vec<(String, Result<Placement, String>)>,
+}
+
+/// Asks for all tasks of `set`, one after the other, under `policy`.
+///
+/// # Errors
+/// The policy is none of Onbeat's own, or is not known.
+pub fn admit(set: &TaskSet, policy: &str) -> Result<Admitted> {
+    let policy: Policy = policy.parse()?;
+    let Policy::Core { order, server } = policy else {
+        bail!("--admit {policy}: only Onbeat's own policies admit; `onbeat policies` lists them");
+    };
+    let all = u64::MAX >> (64 - set.cpus.clamp(1, 64));
+    let settings = Settings {
+        order,
+        server,
+        cpus: set.cpus,
+        clusters: set.clusters,
+        usable: all,
+        best_effort_share: set.best_effort_share,
+        user_share: Fraction::from_integer(1),
+    };
+    let mut admission = Admission::new(settings.machine(all, &Above::default()));
+    let mut tasks = Vec::new();
+    for (id, copy) in set.copies().enumerate() {
+        let demand = Demand {
+            name: copy.name(),
+            budget: copy.spec.budget.unwrap_or(0),
+            period: copy.spec.period,
+            deadline: copy.spec.deadline.min(copy.spec.period),
+            cpus: copy.spec.affinity.clone(),
+        };
+        let answer = admission.admit(id as u32, demand).map_err(|refusal| refusal.to_string());
+        tasks.push((copy.name(), answer));
+    }
+    Ok(Admitted { policy: settings.policy(), share: set.best_effort_share, tasks })
+}
+
+impl Admitted {
+    /// For people.
+    pub fn table(&self) -> String {
+        let Admitted { policy, share, tasks } = self;
+        let mut text =
+            format!("\nadmission under {policy}, beside {} of each CPU:\n", format_percent(*share));
+        let width = tasks.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
+        for (name, answer) in tasks {
+            let said = match answer {
+                Ok(Placement { split: Some(split), .. }) => {
+                    let window = format_duration(split.window);
+                    let share = |(cpu, budget): &(u32, u64)| {
+                        format!("CPU {cpu}: {}", format_duration(*budget))
+                    };
+                    let shares: Vec<String> = split.shares.iter().map(share).collect();
+                    format!("{}, one after the other in windows of {window}", shares.join(", "))
+                }
+                Ok(placement) => match &placement.cpus[..] {
+                    [cpu] => format!("CPU {cpu}"),
+                    cpus => format!("CPUs {}", format_cpus(cpus)),
+                },
+                Err(why) => why.replace('\n', "\n    "),
+            };
+            let _ = writeln!(text, "{name:<width$}  {}", said.trim_end());
+        }
+        text
+    }
+
+    /// For machines.
+    pub fn object(&self) -> Value {
+        let one = |(name, answer): &(String, Result<Placement, String>)| match answer {
+            Ok(Placement { cpus, split, .. }) => {
+                let share = |(cpu, budget): &(u32, u64)| json!({"cpu": cpu, "budget_ns": budget});
+                let shares = split.as_ref().map(|s| s.shares.iter().map(share).collect::<Value>());
+                let window = split.as_ref().map(|s| s.window);
+                json!({"task": name, "cpus": cpus, "shares": shares, "window_ns": window})
+            }
+            Err(why) => json!({"task": name, "refused": why}),
+        };
+        json!({
+            "policy": self.policy,
+            "admitted": self.tasks.iter().all(|(_, answer)| answer.is_ok()),
+            "tasks": self.tasks.iter().map(one).collect::<Value>(),
+        })
+    }
+}

@@ -1,0 +1,294 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! `onbeat analyze`, `onbeat sweep` and `onbeat provision`: what they promise and what they refuse.
+
+mod common;
+
+use common::{File, checkout, complaint, object, onbeat, said};
+
+#[test]
+fn provisioning_shows_both_budgets_and_refuses_what_cannot_be() {
+    let with = |streams: &str, period: &str| {
+        let fixed = ["--mean", "14.49ms", "--deviation", "5.19ms", "--hard", "4ms", "--json"];
+        let given = ["provision", "--cpus", "11", "--streams", streams, "--period", period];
+        onbeat(&[&given[..], &fixed].concat())
+    };
+    let fits = object(&with("20", "41.708ms"));
+    // Table 1 of the paper.
+    assert!((fits["largest"]["budget_ms"].as_f64().unwrap() - 16.65).abs() < 0.01, "{fits}");
+    assert_eq!(fits["largest"]["queue"], 10);
+    let late = |which: &str| fits[which]["tardiness_ms"].as_f64().unwrap();
+    assert!(late("best") < late("largest"), "{fits}");
+    for (streams, period, word) in [("23", "41.708ms", "constraint 4"), ("1", "0ms", "--period")] {
+        let refused = with(streams, period);
+        assert!(!refused.status.success());
+        assert!(complaint(&refused).contains(word), "{}", complaint(&refused));
+    }
+}
+
+#[test]
+fn analysis_is_exact_where_sums_of_decimals_are_not() {
+    let ninth = |count: u32| {
+        File::new(format!(
+            "cpus = 1\nduration = \"1s\"\n[[task]]\nname = \"t\"\ncount = {count}\n\
+             period = \"9ms\"\nbudget = \"1ms\"\nwork = {{ constant = \"1ms\" }}\n"
+        ))
+    };
+    let says = |count| {
+        let file = ninth(count);
+        object(&onbeat(&["analyze", file.path(), "--test", "edf-qpa", "--json"]))
+    };
+    assert_eq!(says(9)["tests"][0]["schedulable"], true);
+    assert_eq!(says(9)["utilization_exact"], "1");
+    assert_eq!(says(10)["tests"][0]["schedulable"], false);
+    let file = ninth(3);
+    let third = object(&onbeat(&["analyze", file.path(), "--test", "edf-qpa", "--json"]));
+    assert_eq!(third["tests"][0]["scale_that_fits"], 3.0);
+    assert_eq!(third["tests"][0]["slack_ns"][2], 6_000_000);
+    let unknown = onbeat(&["analyze", file.path(), "--test", "no-such"]);
+    assert!(!unknown.status.success() && complaint(&unknown).contains("--list"));
+}
+
+#[test]
+fn admission_is_told_as_the_service_decides_it() {
+    let six = checkout().join("experiments/kato-11.toml");
+    let ask = |policy| {
+        let test = ["--test", "edf-wmr", "--admit", policy, "--json"];
+        object(&onbeat(&[&["analyze", six.to_str().unwrap()], &test[..]].concat()))
+    };
+    let split = ask("edf-wmr+fcbs");
+    assert_eq!(split["admission"]["admitted"], true);
+    let parts: Vec<_> = (0..6).map(|i| split["admission"]["tasks"][i]["shares"].clone()).collect();
+    assert!(parts[..4].iter().all(serde_json::Value::is_null), "{split}");
+    for shares in &parts[4..] {
+        let all: u64 =
+            shares.as_array().unwrap().iter().map(|s| s["budget_ns"].as_u64().unwrap()).sum();
+        assert_eq!(all, 25_000_000, "{split}");
+    }
+    let whole = ask("p-edf+cbs");
+    assert_eq!(whole["admission"]["admitted"], false);
+    let refused = whole["admission"]["tasks"][4]["refused"].as_str().unwrap();
+    assert!(refused.contains("does not fit") && refused.contains("best-effort share"), "{refused}");
+}
+
+#[test]
+fn a_sweep_goes_on_where_it_was_and_refuses_points_of_another() {
+    let sweep = |sets: u32| {
+        File::new(format!(
+            "cpus = 2\nsets = {sets}\nutilization = {{ from = 1.0, to = 2.0, points = 3 }}\n\
+             each = [0.1, 0.9]\nperiods = {{ uniform = [\"1ms\", \"20ms\"] }}\n\
+             tests = [\"p-edf-ff\", \"edf-wm\"]\n"
+        ))
+    };
+    let file = sweep(20);
+    let kept = file.beside("kept.csv");
+    let run =
+        |file: &File| onbeat(&["sweep", file.path(), "--json", "--out", kept.to_str().unwrap()]);
+    let whole = object(&run(&file));
+    let text = std::fs::read_to_string(&kept).unwrap();
+    // As a crash in the middle of the last line leaves it.
+    std::fs::write(&kept, &text[..text.len() - 3]).unwrap();
+    assert_eq!(object(&run(&file)), whole);
+    let lines =
+        |text: &str| text.lines().map(str::to_owned).collect::<std::collections::BTreeSet<_>>();
+    assert_eq!(lines(&std::fs::read_to_string(&kept).unwrap()), lines(&text));
+    for point in whole["points"].as_array().unwrap() {
+        let success = &point["success"];
+        assert!(success["edf-wm"].as_f64() >= success["p-edf-ff"].as_f64(), "{point}");
+    }
+    let other = run(&sweep(30));
+    assert!(!other.status.success() && complaint(&other).contains("of another sweep"));
+    for (from, to) in [("points = 3", "points = 0"), ("p-edf-ff", "no-such"), ("1.0", "-1.0")] {
+        let bad = File::new(std::fs::read_to_string(file.path()).unwrap().replacen(from, to, 1));
+        assert!(!onbeat(&["sweep", bad.path()]).status.success(), "{to}");
+    }
+}
+
+#[test]
+fn what_analysis_accepts_the_simulator_plays_without_a_miss_and_the_plot_shows_both() {
+    let text = "cpus = 2\nsets = 20\nutilization = { from = 1.2, to = 1.9, points = 3 }\n\
+         count = 4\nmethod = \"randfixedsum\"\nperiods = { log-uniform = [\"1ms\", \"20ms\"] }\n\
+         tests = [\"edf-wm\", \"edf-wmr\"]\n\
+         [simulation]\npolicies = [\"edf-wm\", \"edf-wmr\"]\nduration = \"2s\"\n";
+    let file = File::new(text);
+    let plot = file.beside("curves.svg");
+    let run = |by: &str| {
+        object(&onbeat(&[
+            "sweep",
+            file.path(),
+            "--json",
+            "--by",
+            by,
+            "--plot",
+            plot.to_str().unwrap(),
+        ]))
+    };
+    let (proven, played) = (run("analysis"), run("sim"));
+    for (proven, played) in
+        proven["points"].as_array().unwrap().iter().zip(played["points"].as_array().unwrap())
+    {
+        for name in ["edf-wm", "edf-wmr"] {
+            let ratio = |point: &serde_json::Value| point["success"][name].as_f64().unwrap();
+            assert!(ratio(played) >= ratio(proven), "{name}: {played} and {proven}");
+        }
+    }
+    let svg = std::fs::read_to_string(&plot).unwrap();
+    assert!(svg.starts_with("<svg") && svg.contains("edf-wmr") && svg.contains("U = m"));
+    // No set of the file is for the lab; policies that only a kernel has, and no time, are refused.
+    for (by, from, to) in [
+        ("lab", "", ""),
+        ("sim", "policies = [\"edf-wm\"", "policies = [\"fifo\""),
+        ("sim", "\"2s\"", "\"0s\""),
+        ("sim", "\"2s\"", "\"18446744073s\""),
+        ("sim", "\"2s\"\n", "\"2s\"\nsets = 21\n"),
+    ] {
+        let bad = File::new(text.replacen(from, to, 1));
+        let output = onbeat(&["sweep", bad.path(), "--by", by]);
+        assert!(!output.status.success(), "{by} {to}");
+        assert!(complaint(&output).contains(bad.path()), "{}", complaint(&output));
+    }
+}
+
+#[test]
+fn outputs_that_would_overwrite_inputs_and_points_of_no_sweep_are_refused() {
+    let sweep = "cpus = 4\nsets = 20\neach = [0.1, 1.0]\nutilization = { from = 2.0, to = 3.0, points = 4 }\n\
+        periods = { uniform = [\"1ms\", \"100ms\"] }\ntests = [\"p-edf-ff\"]\n";
+    let file = File::new(sweep);
+    let kept = file.beside("points.csv");
+    let kept = kept.to_str().unwrap();
+    for outputs in [["--plot", file.path(), "--out", kept], ["--plot", kept, "--out", kept]] {
+        let refused = onbeat(&[&["sweep", file.path()][..], &outputs].concat());
+        assert!(complaint(&refused).contains("named twice"), "{outputs:?}");
+    }
+    assert_eq!(std::fs::read_to_string(file.path()).unwrap(), sweep);
+    assert!(complaint(&onbeat(&["sweep", file.path(), "--out", "/dev/zero"])).contains("ordinary"));
+    assert!(onbeat(&["sweep", file.path(), "--out", kept]).status.success());
+    for row in ["4,3.0,5\n", "3,3.0,21\n", "2,3.0\n"] {
+        let before = std::fs::read_to_string(kept).unwrap();
+        std::fs::write(kept, before.clone() + row).unwrap();
+        assert!(
+            complaint(&onbeat(&["sweep", file.path(), "--out", kept])).contains("no point"),
+            "{row}"
+        );
+        std::fs::write(kept, before).unwrap();
+    }
+    let trace = File::new("14000000\n15000000\n");
+    let same = [
+        "provision",
+        "--cpus",
+        "4",
+        "--streams",
+        "4",
+        "--period",
+        "41ms",
+        "--trace",
+        trace.path(),
+        "--plot",
+        trace.path(),
+    ];
+    assert!(complaint(&onbeat(&same)).contains("named twice"));
+}
+
+#[test]
+fn a_sweep_counts_no_set_that_it_could_not_draw() {
+    let sweep = "cpus = 4\nsets = 20\ncount = 4\nutilization = { from = 3.9, to = 3.98, points = 2 }\n\
+        periods = { uniform = [\"1ms\", \"100ms\"] }\ntests = [\"p-edf-ff\"]\n";
+    assert!(complaint(&onbeat(&["sweep", File::new(sweep).path()])).contains("randfixedsum"));
+    let drawn = File::new(sweep.replace("count = 4", "count = 4\nmethod = \"randfixedsum\""));
+    // Four tasks, none above 1, always fit four CPUs.
+    let found = object(&onbeat(&["sweep", drawn.path(), "--json"]));
+    assert!(
+        found["points"].as_array().unwrap().iter().all(|p| p["success"]["p-edf-ff"] == 1.0),
+        "{found}"
+    );
+    let few = File::new(sweep.replace("count = 4", "count = 3"));
+    assert!(complaint(&onbeat(&["sweep", few.path()])).contains("no more than 3"));
+    let twice = File::new(sweep.replace("[\"p-edf-ff\"]", "[\"p-edf-ff\", \"p-edf-ff\"]"));
+    assert!(complaint(&onbeat(&["sweep", twice.path()])).contains("twice"));
+}
+
+#[test]
+fn analysis_promises_nothing_where_it_does_not_hold() {
+    let set = "cpus = 2\nduration = \"1s\"\npolicies = [\"g-edf\"]\n[[task]]\nname = \"a\"\ncount = 2\nperiod = \"10ms\"\n\
+        budget = \"8ms\"\nwork = { constant = \"8ms\" }\n";
+    let bound = File::new(format!("{set}affinity = [0]\n"));
+    assert!(complaint(&onbeat(&["analyze", bound.path()])).contains("affinity"));
+    let late = File::new(format!("{set}deadline = \"15ms\"\n"));
+    let found = object(&onbeat(&["analyze", late.path(), "--test", "g-rm-rta", "--json"]));
+    assert!(
+        found["tests"][0]["why_unknown"].as_str().unwrap().contains("beyond periods"),
+        "{found}"
+    );
+    // EDF by release + deadline would be in time (two CPUs, 8 in every 10): so it is as Onbeat plays it, which is said.
+    let said_so = onbeat(&["analyze", late.path(), "--test", "g-edf-rta"]);
+    assert!(said(&said_so).contains("Due after the next release: a"), "{}", said(&said_so));
+    // One CPU: b is due after its period, is served by its end, and takes a's time; a theorem for EDF by deadline says yes.
+    let played = File::new(
+        "cpus = 1\nduration = \"40ms\"\npolicies = [\"g-edf\"]\nbest_effort_share = \"0%\"\n\
+         [[task]]\nname = \"a\"\nperiod = \"10ms\"\ndeadline = \"2ms\"\nbudget = \"2ms\"\noffset = \"0.5ms\"\n\
+         work = { constant = \"2ms\" }\n\
+         [[task]]\nname = \"b\"\nperiod = \"3ms\"\ndeadline = \"12ms\"\nbudget = \"2ms\"\nwork = { constant = \"2ms\" }\n",
+    );
+    let found = object(&onbeat(&["analyze", played.path(), "--test", "edf-qpa", "--json"]));
+    let simulated = object(&onbeat(&["sim", played.path(), "--json"]));
+    assert!(simulated["runs"][0]["metrics"]["miss_ratio"].as_f64().unwrap() > 0.0, "{simulated}");
+    assert!(found["tests"][0]["schedulable"].is_null(), "{found}");
+    // In ns what is right in us: the step to the next candidate must not be 1.
+    let shares = ["ms", "us"].map(|unit| {
+        let six = set.replace("cpus = 2", "cpus = 4").replace("count = 2", "count = 6");
+        let six = File::new(
+            six.replace("10ms", &format!("41{unit}")).replace("8ms", &format!("11{unit}")),
+        );
+        let found = object(&onbeat(&[
+            "analyze",
+            six.path(),
+            "--test",
+            "g-rm-rta",
+            "--test",
+            "g-rm-guan",
+            "--json",
+        ]));
+        found["tests"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|t| t["schedulable"].clone())
+            .collect::<Vec<_>>()
+    });
+    assert_eq!(shares[0], shares[1]);
+    assert!(shares[0].iter().all(|fits| *fits == true), "{shares:?}");
+}
+
+#[test]
+fn table_1_of_kenna_comes_out_of_its_file_beside_the_printed_one() {
+    let experiment = checkout().join("experiments/provision/kenna-t1.toml");
+    let folder = File::new("");
+    let plot = folder.beside("kenna.svg");
+    let file = experiment.to_str().unwrap();
+    let found = object(&onbeat(&["provision", file, "--json", "--plot", plot.to_str().unwrap()]));
+    let rows = found["rows"].as_array().unwrap();
+    assert_eq!(rows.len(), 8);
+    for row in rows {
+        let figure = |part: &str, name: &str| row[part][name].as_f64().unwrap();
+        assert_eq!(row["largest"]["queue"], row["printed"]["queue"], "{row}");
+        let budgets = ["largest", "printed"].map(|part| figure(part, "budget_ms"));
+        assert!((budgets[0] - budgets[1]).abs() <= 0.005, "{row}");
+        assert!(row["violated"].as_array().unwrap().is_empty(), "{row}");
+        assert!(figure("best", "tardiness_ms") <= figure("printed", "tardiness_ms"), "{row}");
+    }
+    let svg = std::fs::read_to_string(&plot).unwrap();
+    assert!(svg.contains("18 streams") && svg.contains("printed in the paper"));
+    let text = std::fs::read_to_string(&experiment).unwrap();
+    for (from, to) in [("cpus = 11", "cpus = 1"), ("streams = 16", "streams = 0"), ("\"4ms\"", "4")]
+    {
+        let bad = File::new(text.replacen(from, to, 1));
+        let output = onbeat(&["provision", bad.path()]);
+        assert!(!output.status.success() && complaint(&output).contains(bad.path()), "{to}");
+    }
+    // Each of 40 streams gets less than its mean of 11 CPUs: no row for them, and that is no success.
+    let full = File::new(text.replacen("streams = 22", "streams = 40", 1));
+    let output = onbeat(&["provision", full.path()]);
+    assert!(!output.status.success() && output.stdout.len() > 500, "the table is still shown");
+    assert!(complaint(&output).contains("for 40 streams: constraint"), "{}", complaint(&output));
+    let endless = onbeat(&["provision", "/dev/zero"]);
+    assert!(complaint(&endless).contains("too long"), "{}", complaint(&endless));
+}
