@@ -6,7 +6,7 @@ use comfy_table::{CellAlignment, Table, presets};
 use crate::Outcome;
 
 /// Column heads and what they mean; used by the page too.
-pub const COLUMNS: [(&str, &str); 11] = [
+pub const COLUMNS: [(&str, &str); 12] = [
     ("policy", "scheduling policy"),
     ("worst fps", "least frames of any task in any one-second window"),
     ("mean fps", "mean frames per second over tasks and seconds"),
@@ -16,6 +16,7 @@ pub const COLUMNS: [(&str, &str); 11] = [
     ("tard. max ms", "greatest tardiness"),
     ("preempt/job", "preemptions per job"),
     ("migr/job", "migrations per job"),
+    ("CPU/job µs", "CPU time of a job, the kernel's in its name included"),
     ("BE CPUs", "CPU time of best-effort tasks over the length of the run"),
     ("lost", "events that were lost; figures are lower bounds if there are any"),
 ];
@@ -33,6 +34,7 @@ pub fn row(o: &Outcome) -> Vec<String> {
         format!("{:.2}", m.tardiness_max_ms),
         format!("{:.2}", m.preemptions),
         format!("{:.2}", m.migrations),
+        format!("{:.1}", m.cpu_per_job_us),
         format!("{:.3}", m.best_effort_cpus),
         m.lost_events.to_string(),
     ]

@@ -49,7 +49,7 @@ pub(crate) fn curves(outcomes: &[&Outcome], rate: Option<f64>) -> Result<String,
                 .bold_line_style(FAINT)
                 .light_line_style(TRANSPARENT)
                 .axis_style(FAINT)
-                .x_labels(5)
+                .x_labels(5.min(last as usize + 1))
                 .y_labels(4)
                 .x_label_formatter(&|x| format!("{x:.0} s"))
                 .y_label_formatter(&|y| format!("{y:.0}"))

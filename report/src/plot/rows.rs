@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! One row a policy: frame rates with deviation, and side by side miss ratio, tardiness and best-effort throughput.
+//! One row a policy: frame rates with deviation, and side by side miss ratio, tardiness and best-effort throughput or CPU time.
 
 use plotters::prelude::*;
 use plotters::style::text_anchor::HPos;
@@ -79,18 +79,26 @@ pub(crate) fn frames(outcomes: &[&Outcome], rate: Option<f64>) -> Result<String,
     })
 }
 
-/// Miss ratio, tardiness, best-effort throughput.
+/// Miss ratio, tardiness, best-effort throughput; where there is no best effort, CPU time of a job (paper 000, figures 13, 14, 19
+/// and 20).
 pub(crate) fn quantities(outcomes: &[&Outcome]) -> Result<String, PlotError> {
     let size = (WIDTH, height(outcomes, 26));
-    draw(size, "miss ratio, tardiness and best-effort throughput by policy", |root| {
+    let beside = outcomes.iter().any(|o| o.metrics.best_effort_cpus > 0.0);
+    let last = if beside { "best-effort throughput" } else { "CPU time of a job" };
+    draw(size, &format!("miss ratio, tardiness and {last} by policy"), |root| {
         names(root, outcomes)?;
         let part = (WIDTH as i32 - NAMES) / 3;
         let column = |i: i32| (NAMES + part * i, NAMES + part * (i + 1) - 24);
         let miss = |o: &Outcome| o.metrics.miss_ratio * 100.0;
         bars(root, outcomes, column(0), "missed deadlines, %", miss, 2)?;
         tardiness(root, outcomes, column(1))?;
-        let rest = |o: &Outcome| o.metrics.best_effort_cpus;
-        bars(root, outcomes, column(2), "best-effort work, CPUs", rest, 2)
+        if beside {
+            let rest = |o: &Outcome| o.metrics.best_effort_cpus;
+            bars(root, outcomes, column(2), "best-effort work, CPUs", rest, 2)
+        } else {
+            let cost = |o: &Outcome| o.metrics.cpu_per_job_us;
+            bars(root, outcomes, column(2), "CPU time of a job, µs", cost, 1)
+        }
     })
 }
 
