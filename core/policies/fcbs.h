@@ -16,8 +16,10 @@ OB_INLINE void ob_fcbs_release(ob_p ob, ob_server_p sv, u64 now)
 	sv->has_saved = 0;
 	ob_server_take_up(ob, sv, now);
 	d = sv->domain;
-	/* Who has just marked a job may be about to sleep: the bonus is for one that is there. */
-	if (d->bonus > 0 && !sv->marked) {
+	/* Who has just marked a job may be about to sleep: the bonus is for one that is there. A
+	 * split reservation takes none: its window may end before the bonus was due, and staying
+	 * longer in it would delay whom its CPU was promised to in between. */
+	if (d->bonus > 0 && !sv->marked && !sv->legs) {
 		s64 left = d->bonus - (s64)(now - d->bonus_since);
 
 		if (left > 0) {

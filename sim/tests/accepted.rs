@@ -89,8 +89,13 @@ impl World<'_> {
         (shares.len() > 1).then_some(Split { window, postponed: self.postponed, legs })
     }
 
-    /// Longest response of each task when every job needs all of its execution time.
-    fn responses(&self, delays: &[Vec<u64>]) -> Vec<u64> {
+    /// Longest response of each task; jobs need all of their execution time, or where `early` says so as little as half.
+    fn responses(&self, delays: &[Vec<u64>], early: Option<u64>) -> Vec<u64> {
+        let mut early = early.map(Random::of);
+        let mut time = |wcet: u64| match &mut early {
+            Some(random) => wcet - random.below(wcet / 2 + 1),
+            None => wcet,
+        };
         let (cpus, n) = (self.cpus as u32, self.tasks.len());
         let local = self.homes.is_some();
         let mut core = Core::new(cpus, if local { cpus } else { 1 }, 0, 0, n, 0);
@@ -116,7 +121,7 @@ impl World<'_> {
                 period: task.period,
                 delays: delays[i].clone(),
                 deadline: task.deadline,
-                times: vec![task.wcet; (HYPERPERIOD / task.period) as usize],
+                times: (0..HYPERPERIOD / task.period).map(|_| time(task.wcet)).collect(),
                 marks: false,
             });
         }
@@ -208,7 +213,7 @@ fn try_set(seed: u64) -> usize {
         if answer.verdict == Verdict::Unschedulable && exact {
             for world in worlds(test, &answer, &tasks, cpus).iter().take(1) {
                 assert!(
-                    late(&tasks, &world.responses(&none)),
+                    late(&tasks, &world.responses(&none, None)),
                     "{seed}: {} rejects {tasks:?}",
                     test.name
                 );
@@ -220,8 +225,9 @@ fn try_set(seed: u64) -> usize {
         }
         accepted += usize::from(answer.verdict == Verdict::Schedulable);
         for world in worlds(test, &answer, &tasks, cpus) {
-            for releases in [&none, &delays] {
-                let got = world.responses(releases);
+            // What jobs leave others may get: that must not harm anybody either.
+            for (releases, early) in [(&none, None), (&delays, None), (&delays, Some(seed))] {
+                let got = world.responses(releases, early);
                 let what = || {
                     format!(
                         "{seed}: {} with {} on {cpus}: {tasks:?} {got:?}",

@@ -121,3 +121,12 @@ fn a_job_that_comes_a_little_early_begins_at_home_with_the_deadline_of_its_time(
     // 30.2 ms, when the cycle would begin, and a window.
     assert_eq!(events.iter().find(given).unwrap().b, PERIOD + MS / 5 + 15 * MS);
 }
+
+#[test]
+fn a_bonus_does_not_keep_a_split_reservation_on_a_cpu_beyond_its_share() {
+    // Task 0 leaves 18 of its 20 ms at 2, when nobody is there; task 2 comes at 3.
+    for server in ["fcbs", "fcbs-lag"] {
+        let events = play(server, false, [&[2], &[2], &[20]], &[3 * MS]);
+        assert_eq!(ran(&events), [(0, 3.0, 13.0), (1, 13.0, 23.0)], "{server}");
+    }
+}
