@@ -64,11 +64,22 @@ OB_FN void ob_server_begin(ob_p ob OB_ARG, ob_server_p sv OB_ARG, u64 now)
 }
 
 /* A server in the middle of a marked job wakes: what slept past its deadline or hoarded budget may
- * not fall upon the others now (the CBS's rule for a job that arrives). */
+ * not fall upon the others now (the CBS's rule for a job that arrives). Without a server a job
+ * keeps its deadline, but until the first mark each wake begins the first job: what a program did
+ * while it started up is none. */
 OB_FN void ob_server_wake(ob_p ob OB_ARG, ob_server_p sv OB_ARG, u64 now)
 {
-	if (!ob_policy_enforces(sv) || ob_server_rests(sv))
+	if (ob_server_rests(sv))
 		return;
+	if (!ob_policy_enforces(sv)) {
+		if (sv->jobs)
+			return;
+		ob_server_charge(sv, now);
+		sv->release = now;
+		ob_policy_release(ob, sv, now);
+		ob_server_requeue(ob, sv);
+		return;
+	}
 	ob_server_charge(sv, now);
 	ob_server_restore(ob, sv, now);
 	ob_server_take_up(ob, sv, now);

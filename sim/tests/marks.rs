@@ -69,6 +69,33 @@ fn a_job_that_ends_when_the_next_is_released_does_not_lend_it_its_deadline() {
     }
 }
 
+#[test]
+fn what_a_program_does_while_it_starts_up_gives_its_first_job_no_deadline() {
+    for (kind, server) in onbeat_core::server_policies().iter().enumerate() {
+        let mut core = Core::new(1, 1, 0, 0, 1, 0);
+        core.init_task(0, 1, 100);
+        core.reserve(
+            0,
+            &Reservation {
+                budget: 5 * MS,
+                period: 10 * MS,
+                deadline: 8 * MS,
+                cpus: 1,
+                domain: 0,
+                kind: kind as u32,
+                order: ffi::OB_ORDER_EDF,
+                marks: true,
+                split: None,
+            },
+        );
+        core.ready(0, 0);
+        runs(&mut core, 0, 0, MS);
+        core.sleep(0, MS);
+        core.ready(0, 500 * MS);
+        assert_eq!(core.server(0).s, 508 * MS, "{server:?}");
+    }
+}
+
 /// Two CPUs, one reservation of 10 in 20 ms split evenly over both, in windows of 10 ms.
 fn split() -> Core {
     let mut core = Core::new(2, 2, 0, 0, 1, 0);
