@@ -238,10 +238,14 @@ fn run_command(options: &Options) -> Result<ExitCode> {
     spec.programs.extend(programs.own_if_there(&["onbeat", "scx_onbeat", "onbeat-work"])?);
     let cancel = cancel_on_signals()?;
     spec.cancel = (!options.shell).then(|| Arc::clone(&cancel));
+    let mut lost = None;
     let outcome = onbeat_lab::run(&spec, &mut |progress| match progress {
         Progress::Output(bytes) => {
-            // A reader that went away must not end the run.
-            let _ = io::stdout().write_all(bytes).and_then(|()| io::stdout().flush());
+            // A reader that went away must not end the run, nor is that an error.
+            match io::stdout().write_all(bytes).and_then(|()| io::stdout().flush()) {
+                Err(error) if error.kind() != io::ErrorKind::BrokenPipe => lost = Some(error),
+                _ => (),
+            }
         }
         // The guest's farewell is no news.
         Progress::Kernel(line) if line.ends_with(b"reboot: Power down\n") => (),
@@ -258,6 +262,9 @@ fn run_command(options: &Options) -> Result<ExitCode> {
     }
     if cancel.load(Ordering::Relaxed) && !options.shell {
         bail!("stopped on request");
+    }
+    if let Some(error) = lost {
+        return Err(error).context("not all of the command's output could be written");
     }
     Ok(ExitCode::from(outcome.exit.status() as u8))
 }

@@ -2,6 +2,7 @@
 //! `onbeat run`: a program under a reservation.
 
 use std::ffi::OsString;
+use std::io::Write;
 use std::path::Path;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -173,7 +174,12 @@ impl Run {
         match self.settle(&grant, pid as u32) {
             Ok(Some(got)) => report(options, &grant, &got, elapsed, code)?,
             Ok(None) => (),
-            Err(error) => complain!("onbeat: what {} got is not known: {error:#}", self.name),
+            Err(error) => {
+                let lost = matches!(error.downcast_ref(), Some(Error::Protocol(_)));
+                let since =
+                    if lost { "; the service has ended, and the reservation with it" } else { "" };
+                complain!("onbeat: what {} got is not known: {error}{since}", self.name);
+            }
         }
         Ok(ExitCode::from(code))
     }
@@ -215,11 +221,19 @@ impl Run {
             };
             let now = reservations.iter().find(|r| r.id == grant.id);
             if now.is_some_and(|r| r.pid != pid) {
-                anyhow::bail!("its reservation was given back before it ended");
+                anyhow::bail!(
+                    "its reservation was given back before it ended; the service's log has its figures"
+                );
             }
             let left = now.map_or(0, |r| r.threads);
             if left == 0 {
-                return Ok(Some(self.service.release(grant.id)?));
+                return match self.service.release(grant.id) {
+                    // Somebody else has ended it.
+                    Err(Error::Failed { .. }) => anyhow::bail!(
+                        "its reservation was given back before it ended; the service's log has its figures"
+                    ),
+                    got => Ok(Some(got?)),
+                };
             }
             if begin.elapsed() > VANISH {
                 let threads = if left == 1 { "thread" } else { "threads" };
@@ -279,7 +293,9 @@ fn report(
     exit_status: u8,
 ) -> Result<()> {
     let elapsed_ns = elapsed.as_nanos() as u64;
-    let per_period = u128::from(got.consumed_ns) * u128::from(got.period_ns);
+    // What ended sooner had one period all the same.
+    let lasted = u128::from(elapsed_ns.max(got.period_ns).max(1));
+    let per_period = u128::from(got.consumed_ns) * u128::from(got.period_ns) / lasted;
     let report = Report {
         program: &got.name,
         policy: &grant.policy,
@@ -292,7 +308,7 @@ fn report(
         misses: got.misses,
         tardiness_max_ns: got.tardiness_max_ns,
         tardiness_mean_ns: got.tardiness_sum_ns / got.jobs.max(1),
-        budget_used_per_period_ns: (per_period / u128::from(elapsed_ns.max(1))) as u64,
+        budget_used_per_period_ns: per_period as u64,
         exhaustions: got.exhaustions,
         cpu_time_ns: got.consumed_ns,
         donated_ns: got.donated_ns,
@@ -302,7 +318,8 @@ fn report(
     if options.json {
         print(&(serde_json::to_string(&report)? + "\n"))?;
     } else {
-        eprint!("{report}");
+        // The program's own status is not to be lost because nobody can read this.
+        let _ = write!(std::io::stderr(), "{report}");
     }
     Ok(())
 }

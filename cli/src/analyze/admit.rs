@@ -8,7 +8,7 @@ use onbeat_analysis::admission::{Admission, Demand, Placement};
 use onbeat_kernel::machine::format_cpus;
 use onbeat_kernel::settings::Settings;
 use onbeat_kernel::system::Above;
-use onbeat_model::policy::Policy;
+use onbeat_model::policy::{Policy, Server};
 use onbeat_model::taskset::TaskSet;
 use onbeat_model::units::{Fraction, format_duration, format_percent};
 use serde_json::{Value, json};
@@ -16,6 +16,8 @@ use serde_json::{Value, json};
 /// How the tasks fare, in the file's order: placed, or refused with the reason.
 pub struct Admitted {
     policy: String,
+    /// Whether there are jobs whose end nobody sees if the next follows at once.
+    blind: bool,
     share: Fraction,
     tasks: Vec<(String, Result<Placement, String>)>,
 }
@@ -52,13 +54,14 @@ pub fn admit(set: &TaskSet, policy: &str) -> Result<Admitted> {
         let answer = admission.admit(id as u32, demand).map_err(|refusal| refusal.to_string());
         tasks.push((copy.name(), answer));
     }
-    Ok(Admitted { policy: settings.policy(), share: set.best_effort_share, tasks })
+    let blind = server == Server::None && set.tasks.iter().any(|task| !task.marks);
+    Ok(Admitted { policy: settings.policy(), blind, share: set.best_effort_share, tasks })
 }
 
 impl Admitted {
     /// For people.
     pub fn table(&self) -> String {
-        let Admitted { policy, share, tasks } = self;
+        let Admitted { policy, blind, share, tasks } = self;
         let mut text =
             format!("\nadmission under {policy}, beside {} of each CPU:\n", format_percent(*share));
         let width = tasks.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
@@ -79,6 +82,13 @@ impl Admitted {
                 Err(why) => why.replace('\n', "\n    "),
             };
             let _ = writeln!(text, "{name:<width$}  {}", said.trim_end());
+        }
+        if *blind {
+            let _ = writeln!(
+                text,
+                "Without a server a job that follows the last one at once keeps its deadline, and may delay others: say\n\
+                 {policy}+cbs, or marks = true."
+            );
         }
         text
     }

@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
+use anyhow::Context;
 use clap::Parser;
 use onbeat_lab::{Exit, Progress, options::LabOptions};
 
@@ -36,10 +37,14 @@ fn run(options: &Options) -> anyhow::Result<u8> {
         signal_hook::flag::register(signal, cancel.clone())?;
     }
     spec.cancel = Some(cancel);
+    let mut lost = None;
     let outcome = onbeat_lab::run(&spec, &mut |progress| match progress {
         Progress::Output(bytes) => {
-            // A reader that went away must not end the run.
-            let _ = io::stdout().write_all(bytes).and_then(|()| io::stdout().flush());
+            // A reader that went away must not end the run, nor is that an error.
+            match io::stdout().write_all(bytes).and_then(|()| io::stdout().flush()) {
+                Err(error) if error.kind() != io::ErrorKind::BrokenPipe => lost = Some(error),
+                _ => (),
+            }
         }
         Progress::Kernel(bytes) => {
             let _ = io::stderr().write_all(bytes);
@@ -66,6 +71,9 @@ fn run(options: &Options) -> anyhow::Result<u8> {
     }
     if outcome.kernel_in_trouble() {
         eprintln!("onbeat-lab: the guest's kernel had an oops or a warning; see --verbose");
+    }
+    if let Some(error) = lost {
+        return Err(error).context("not all of the command's output could be written");
     }
     Ok(outcome.exit.status() as u8)
 }
