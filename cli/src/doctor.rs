@@ -209,15 +209,21 @@ fn realtime() -> Finding {
             .bad(State::Degraded, format!("give {}/cpu*/runtime a value", server.display()));
     }
     let what = "not known: /sys/kernel/debug/sched/ext_server cannot be read";
-    Finding::ok(FEATURE, For::Live, what)
-        .bad(State::Degraded, "ask as root, with debugfs mounted on /sys/kernel/debug")
+    let remedy = match machine::privileged() {
+        true => "mount debugfs on /sys/kernel/debug; older kernels have no such server",
+        false => "ask as root, with debugfs mounted on /sys/kernel/debug",
+    };
+    Finding::ok(FEATURE, For::Live, what).bad(State::Degraded, remedy)
 }
 
 fn cgroups() -> Finding {
     match fs::metadata("/sys/fs/cgroup/cgroup.controllers") {
         Ok(_) => Finding::ok("cgroup v2", For::Live, "mounted"),
-        Err(_) => Finding::ok("cgroup v2", For::Live, "not mounted: no memory reservations")
-            .bad(State::Degraded, "mount -t cgroup2 cgroup2 /sys/fs/cgroup"),
+        Err(_) => Finding::ok(
+            "cgroup v2",
+            For::Live,
+            "not on /sys/fs/cgroup; nothing needs it yet (reservations of memory will)",
+        ),
     }
 }
 
@@ -227,7 +233,7 @@ fn lab() -> Vec<Finding> {
     all.push(match &qemu {
         Ok(qemu) => Finding::ok("QEMU", For::Lab, qemu.version.clone()),
         Err(e) => Finding::ok("QEMU", For::Lab, format!("{e:#}"))
-            .bad(State::Missing, "install qemu-system-x86 8.1 or newer (`make setup` does)"),
+            .bad(State::Missing, "install qemu-system-x86 8.2 or newer (`make setup` does)"),
     });
     for flavour in [Flavour::Plain, Flavour::Rt] {
         let feature = match flavour {

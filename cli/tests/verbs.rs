@@ -241,6 +241,18 @@ fn missing_movies_programs_and_tools_are_named_with_the_remedy() {
 }
 
 #[test]
+fn a_shell_without_a_terminal_is_refused_with_what_to_write_instead() {
+    let text = complaint(
+        &Command::new(env!("CARGO_BIN_EXE_onbeat"))
+            .args(["lab", "--shell"])
+            .stdin(Stdio::null())
+            .output()
+            .unwrap(),
+    );
+    assert!(text.contains("needs a terminal") && text.contains("sh -c"), "{text}");
+}
+
+#[test]
 fn an_error_that_nobody_can_read_is_still_that_error() {
     let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
     let status = std::process::Command::new(env!("CARGO_BIN_EXE_onbeat"))

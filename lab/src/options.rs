@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! The lab's command-line options, shared by `onbeat-lab` and `onbeat lab`.
 
+use std::io::IsTerminal;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -99,6 +100,10 @@ impl LabOptions {
         }
         if !self.shell && self.command.is_empty() {
             bail!("say what to run: `-- CMD ARGS…`, or `--shell`");
+        }
+        // What comes before the guest has a console would be lost.
+        if self.shell && !std::io::stdin().is_terminal() {
+            bail!("--shell needs a terminal; in scripts run `-- sh -c 'COMMANDS'`");
         }
         Ok(spec)
     }
