@@ -111,7 +111,9 @@ impl Kept {
             }
         }
         file.set_len(whole as u64).with_context(place)?;
-        let mut out = Out { path: path.to_owned(), file, whole: whole as u64 };
+        // At the end the file is replaced, not a link to it.
+        let path = fs::canonicalize(path).with_context(place)?;
+        let mut out = Out { path, file, whole: whole as u64 };
         if whole == 0 {
             out.append(&kept.frame.head).with_context(place)?;
         }
@@ -269,6 +271,12 @@ mod tests {
         let error = Kept::open(Some(&path), frame(1)).map(|_| ()).unwrap_err().to_string();
         assert!(error.contains("another sweep"), "{error}");
         drop(first);
-        assert!(Kept::open(Some(&path), frame(1)).is_ok());
+        let link = folder.path().join("link.csv");
+        std::os::unix::fs::symlink(&path, &link).unwrap();
+        let mut kept = Kept::open(Some(&link), frame(1)).unwrap();
+        (0..2).for_each(|point| kept.add(point, 0, vec![1, 0]).unwrap());
+        kept.tidy().unwrap();
+        assert!(link.is_symlink());
+        assert!(fs::read_to_string(&path).unwrap().ends_with("1,2.0000,1,0\n"));
     }
 }
