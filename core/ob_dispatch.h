@@ -118,7 +118,8 @@ OB_FN u64 ob_pick(ob_p ob OB_ARG, u32 cpu, ob_task_p prev OB_ARG, u64 now)
 	u64 bit = OB_BIT(cpu);
 	ob_server_p cand, first, mine = OB_NULL;
 	ob_task_p t = OB_NULL;
-	u32 be;
+	u32 be, due;
+	u64 best;
 
 	if (c->server)
 		ob_budget_check(ob, c->server, now);
@@ -130,32 +131,31 @@ OB_FN u64 ob_pick(ob_p ob OB_ARG, u32 cpu, ob_task_p prev OB_ARG, u64 now)
 		mine = prev->server;
 	be = (prev && !prev->server) || ob_share_waiting(ob, bit);
 
-	if (c->credit >= ob_max(ob->share_quantum, 1) || (c->share && c->credit)) {
-		if (be && !c->share)
-			ob_emit(ob, now, OB_KC(OB_EV_SHARE, cpu), OB_TS(OB_NONE, OB_NONE), 1, 0);
-		c->share = be;
-	} else if (c->share) {
-		c->share = 0;
-		ob_emit(ob, now, OB_KC(OB_EV_SHARE, cpu), OB_TS(OB_NONE, OB_NONE), 0, 0);
+	cand = (ob->online & bit) ? (ob_server_p)ob_tree_first(&c->domain->active, bit) : OB_NULL;
+	if (!(ob->online & bit))
+		mine = OB_NULL;
+	best = ob_min(cand ? cand->node.key : OB_KEY_BE, mine ? ob_server_key(mine) : OB_KEY_BE);
+	due = be && c->owed && ob_share_key(c, now) <= best;
+	if (due != c->share) {
+		ob_emit(ob, now, OB_KC(OB_EV_SHARE, cpu), OB_TS(OB_NONE, OB_NONE), due, 0);
+		c->share = due;
 	}
-
-	if (!c->share && (ob->online & bit)) {
-		cand = (ob_server_p)ob_tree_first(&c->domain->active, bit);
-		if (mine && (!cand || ob_server_key(mine) <= cand->node.key)) {
+	if (!due) {
+		if (mine && best == ob_server_key(mine)) {
 			t = prev;
-			c->key = ob_server_key(mine);
+			c->key = best;
 			/* Not so to a server of the same key: changes at each turn gain nothing. */
 			if ((mine->node.mask & bit) && c->curr == prev && !ob_turn_left(c, now))
 				t = ob_thread_take(ob, mine, c);
 		} else if (cand) {
-			c->key = cand->node.key;
+			c->key = best;
 			t = ob_thread_take(ob, cand, c);
 		}
 	}
 	if (!t && be) {
 		ob_node_p first = ob_tree_first(&ob->best_effort, bit);
 
-		c->key = c->share ? OB_KEY_SHARE : OB_KEY_BE;
+		c->key = c->share ? ob_share_key(c, now) : OB_KEY_BE;
 		if (prev && !prev->server && (!first || prev->vtime <= first->key) &&
 		    !ob_share_impatient(ob, bit, now)) {
 			t = prev;
@@ -214,7 +214,7 @@ OB_FN void ob_run(ob_p ob OB_ARG, u32 cpu, ob_task_p t OB_ARG, u64 now)
 		c->key = ob_server_key(sv);
 	} else {
 		ob_share_begin(ob, t);
-		if (c->key != OB_KEY_SHARE)
+		if (!c->share)
 			c->key = OB_KEY_BE;
 	}
 	ob_emit(ob, now, OB_KC(OB_EV_RUN, cpu), OB_TS(t->tid, sv ? sv->id : OB_NONE),
@@ -224,8 +224,7 @@ OB_FN void ob_run(ob_p ob OB_ARG, u32 cpu, ob_task_p t OB_ARG, u64 now)
 	if (sv && sv->running > 1)
 		ob_server_rearm(ob, sv);
 	/* The kick for a share that is due is lost while another class has the CPU. */
-	if (sv && ob->share_quantum && c->credit >= ob->share_quantum &&
-	    ob_share_waiting(ob, OB_BIT(cpu)))
+	if (sv && ob_share_calls(ob, c, now))
 		ob->kick |= OB_BIT(cpu);
 	/* Its reservation went elsewhere while it was on its way here. */
 	if (sv && !(ob_thread_cpus(sv, t) & OB_BIT(cpu)))
@@ -273,9 +272,7 @@ OB_FN void ob_tick(ob_p ob OB_ARG, u32 cpu, u64 now)
 		ob_budget_check(ob, sv, now);
 	if (sv)
 		ob_turn_over(ob, c, sv, now);
-	if (c->share ? !c->credit
-		     : (c->use == OB_USE_RESERVED && c->credit >= ob_max(ob->share_quantum, 1) &&
-			ob_share_waiting(ob, bit)))
+	if (c->share ? !c->owed : (c->use == OB_USE_RESERVED && ob_share_calls(ob, c, now)))
 		ob->kick |= bit;
 	ob_arm(ob, c);
 }
@@ -373,7 +370,8 @@ OB_FN void ob_online(ob_p ob OB_ARG, u32 cpu, u32 on, u64 now)
 	ob->share_ready &= ob->online;
 	ob_share_online(ob);
 	ob_cpu(ob, cpu)->key = OB_KEY_IDLE;
-	ob_cpu(ob, cpu)->credit = 0;
+	ob_cpu(ob, cpu)->debt = 0;
+	ob_cpu(ob, cpu)->owed = 0;
 	/* Where each waits, and what waits for a CPU that has claimed it, is to be seen anew. */
 	ob->kick |= ob->online;
 	ob_emit(ob, now, OB_KC(OB_EV_ONLINE, cpu), OB_TS(OB_NONE, OB_NONE), on, 0);

@@ -197,10 +197,10 @@ OB_INLINE void ob_arm(ob_p ob, ob_cpu_p c)
 		 */
 		if (ob_server_takes_turns(sv))
 			t = ob_min(t, sv->charged + (ob_turn_left(c, sv->charged) ?: OB_ROTATE));
-		if (ob->share_quantum && c->credit < ob->share_quantum)
-			t = ob_min(t, c->since + ob_share_wait(ob, c));
+		if (ob->share_quantum)
+			t = ob_min(t, ob_share_next(ob, c));
 	} else if (c->share) {
-		t = c->since + (c->credit ? c->credit : OB_ROTATE);
+		t = c->since + (c->owed ?: OB_ROTATE);
 	}
 	c->timer = t;
 	ob->rearm |= OB_BIT(c->id);
@@ -246,11 +246,12 @@ OB_FN void ob_server_requeue(ob_p ob OB_ARG, ob_server_p sv OB_ARG)
 
 		if (!(cpus & OB_BIT(i)))
 			continue;
-		if (c->key != OB_KEY_SHARE)
+		if (!c->share)
 			c->key = key;
 		ob_arm(ob, c);
 		first = ob_tree_first(&c->domain->active, OB_BIT(i));
-		if (ob_server_rests(sv) || (first && first->key < key))
+		if (ob_server_rests(sv) || (first && first->key < key) ||
+		    ob_share_calls(ob, c, sv->charged))
 			ob->kick |= OB_BIT(i);
 	}
 }

@@ -3,11 +3,15 @@
  * Best effort: weighted fair queueing by virtual time in what reservations leave, and a guaranteed
  * share of every CPU.
  *
- * The share works on credit. While a CPU runs reservations it owes best-effort work σ/(1 − σ) of
- * that time; once a whole quantum is owed and such work waits, it runs before everything until
- * paid. So in any window best effort gets at least σ of a CPU less one quantum, whatever
- * reservations do, under every policy. A policy-level server could not promise that: a job without
- * a budget would keep its early deadline for ever. Time that best effort gets anyway pays first.
+ * The share works on debt. While a CPU runs reservations it owes best-effort work σ/(1 − σ) of that
+ * time; time that such work, or nobody, has the CPU pays, up to OB_SHARE_AHEAD in advance. Whenever
+ * a quantum q is owed the CPU has a job to serve, of length q with a deadline T = q/σ later, no two
+ * deadlines less than T apart: a sporadic task of utilization σ, ordered by deadline among the
+ * reservations. So beside them it is one more task of the admission test and delays nobody beyond
+ * it; on one CPU EDF serves all deadlines of reservations that ask for 1 − σ (Liu and Layland
+ * 1973). When it can wait no longer it goes before everything, whatever the others' keys: a job
+ * without a budget, whose early deadline stays, cannot keep it out. In any window that reservations
+ * fill, best effort so gets at least σ of the CPU less two quanta and what was paid ahead.
  */
 #ifndef OB_SHARE_H
 #define OB_SHARE_H
@@ -22,38 +26,9 @@
  * system calls, which take up to 100 us on the lab's slow CPUs. */
 #define OB_MARK_GRACE 200000ULL
 
-/* Brings a CPU's credit up to `now`, by what it has been running. */
-OB_INLINE void ob_share_account(ob_p ob, ob_cpu_p c, u64 now)
-{
-	u64 dt = now > c->since ? now - c->since : 0;
-
-	c->since = now;
-	if (!ob->share_quantum)
-		return;
-	/* Changing over counts for neither side: drained credit weighs 1/σ times as much as earned.
-	 */
-	if (c->use == OB_USE_SWITCH)
-		return;
-	if (c->use == OB_USE_RESERVED) {
-		u64 gain = dt * ob->share_permille / (1000 - ob->share_permille);
-
-		c->credit = ob_min(c->credit + gain, ob->share_quantum);
-		if (c->credit == ob->share_quantum)
-			ob->share_ready |= OB_BIT(c->id);
-	} else {
-		/* Idle time was best effort's for the taking. */
-		c->credit = c->credit > dt ? c->credit - dt : 0;
-		ob->share_ready &= ~OB_BIT(c->id);
-	}
-}
-
-/* How long from c->since until a CPU that runs reservations owes a quantum. */
-OB_INLINE u64 ob_share_wait(ob_p ob, ob_cpu_p c)
-{
-	u64 missing = ob->share_quantum - c->credit;
-
-	return missing * (1000 - ob->share_permille) / ob->share_permille + 1;
-}
+/* Best-effort and idle time that a CPU can put by, ns: as much as lets a second of an overload
+ * still hold the share less half a percent point: 0.5 % of 1 s, less two quanta of 1 ms. */
+#define OB_SHARE_AHEAD 3000000LL
 
 /* Whether best-effort work waits that may run on these CPUs. */
 OB_INLINE int ob_share_waiting(ob_p ob, u64 cpus)
@@ -61,6 +36,85 @@ OB_INLINE int ob_share_waiting(ob_p ob, u64 cpus)
 	ob_node_p root = ob->best_effort.root;
 
 	return root && (root->sub_mask & cpus);
+}
+
+/* A quantum is owed from now on. Deadlines stay a period apart, whatever was late before. */
+OB_INLINE void ob_share_owe(ob_p ob, ob_cpu_p c, u64 now)
+{
+	if (c->owed || c->debt < (s64)ob->share_quantum)
+		return;
+	c->owed = ob->share_quantum;
+	c->due = ob_max(c->due, now) + ob->share_period;
+	ob->share_ready |= OB_BIT(c->id);
+}
+
+/* Brings a CPU's debt up to `now`, by what it has been running. */
+OB_INLINE void ob_share_account(ob_p ob, ob_cpu_p c, u64 now)
+{
+	u64 dt = now > c->since ? now - c->since : 0;
+
+	c->since = now;
+	if (!ob->share_quantum)
+		return;
+	/* Changing over counts for neither side: debt paid weighs 1/σ times as much as incurred. */
+	if (c->use == OB_USE_RESERVED) {
+		c->debt += (s64)(dt * ob->share_permille / (1000 - ob->share_permille));
+		/* More is not collected while nobody wants it. */
+		if (c->debt > 2 * (s64)ob->share_quantum)
+			c->debt = 2 * (s64)ob->share_quantum;
+	} else if (c->use == OB_USE_OTHER) {
+		/* Idle time was best effort's for the taking. */
+		c->debt -= (s64)dt;
+		if (c->debt < -OB_SHARE_AHEAD)
+			c->debt = -OB_SHARE_AHEAD;
+		c->owed -= ob_min(c->owed, dt);
+		if (!c->owed)
+			ob->share_ready &= ~OB_BIT(c->id);
+	}
+	ob_share_owe(ob, c, now);
+	/* Nobody there to take it: whoever comes is served within a period, not at once. */
+	if (c->owed && now + c->owed >= c->due && !c->share && !ob_share_waiting(ob, OB_BIT(c->id)))
+		c->due = now + ob->share_period;
+}
+
+/* The key of the quantum that `c` owes. */
+OB_INLINE u64 ob_share_key(ob_cpu_p c, u64 now)
+{
+	return now + c->owed >= c->due ? OB_KEY_SHARE : ob_max(c->due, OB_KEY_URGENT + 1);
+}
+
+/* Whether best-effort work must have `c` before what runs there or is about to. */
+OB_INLINE int ob_share_calls(ob_p ob, ob_cpu_p c, u64 now)
+{
+	return c->owed && !c->share && ob_share_key(c, now) < c->key &&
+	       ob_share_waiting(ob, OB_BIT(c->id));
+}
+
+/* Best-effort work has come that may run on `cpus`: one that owes it time now picks again. */
+OB_INLINE void ob_share_claim(ob_p ob, u64 cpus, u64 now)
+{
+	cpus &= ob->share_ready;
+	while (cpus && OB_LOOP) {
+		ob_cpu_p c = &ob->cpu[ob_lowest(cpus) & (OB_MAX_CPUS - 1)];
+
+		if (ob_share_calls(ob, c, now)) {
+			ob->kick |= OB_BIT(c->id);
+			return;
+		}
+		cpus &= cpus - 1;
+	}
+}
+
+/* When a CPU that runs a reservation must look at its debt again. */
+OB_INLINE u64 ob_share_next(ob_p ob, ob_cpu_p c)
+{
+	/* Who is to leave has been kicked for. */
+	if (c->owed)
+		return c->due > c->since + c->owed ? c->due - c->owed : c->since + c->owed;
+	return c->since +
+	       ((u64)((s64)ob->share_quantum - c->debt)) * (1000 - ob->share_permille) /
+		   ob->share_permille +
+	       1;
 }
 
 /* Virtual time for `ran` ns of service; weight 100 (nice 0) runs at the clock's speed. */
@@ -149,7 +203,8 @@ OB_INLINE void ob_share_enqueue(ob_p ob, ob_task_p t, u32 woke, u64 now)
 OB_INLINE void ob_share_clear(ob_p ob, ob_cpu_p c, u64 now)
 {
 	c->use = OB_USE_OTHER;
-	c->credit = 0;
+	c->debt = 0;
+	c->owed = 0;
 	ob->share_ready &= ~OB_BIT(c->id);
 	if (!c->share)
 		return;

@@ -276,8 +276,7 @@ OB_FN void ob_ready(ob_p ob OB_ARG, ob_task_p t OB_ARG, u64 now)
 			ob->kick |= cpus;
 			return;
 		}
-		cpus = t->cpus & ob->share_ready;
-		ob->kick |= cpus & -cpus;
+		ob_share_claim(ob, t->cpus, now);
 		return;
 	}
 	if (woke && !sv->awake++)

@@ -138,9 +138,11 @@ struct ob_cpu {
 	struct ob_server OB_ARENA *server; /* of curr, if that runs on a reservation */
 	u64 key;                           /* of what runs here or is about to */
 	u64 timer;                         /* the shell calls ob_tick no later than this */
-	u64 credit;                        /* best-effort time owed on this CPU, ns */
-	u64 since;                         /* credit is right as of this time */
-	u64 started;                       /* when curr's turn began */
+	s64 debt;    /* best-effort time owed on this CPU, ns; below 0: prepaid */
+	u64 owed;    /* of the quantum that is to be served by `due`, ns */
+	u64 due;     /* deadline of that quantum */
+	u64 since;   /* debt is right as of this time */
+	u64 started; /* when curr's turn began */
 	u32 id;
 	u8 online;
 	u8 share; /* the guaranteed share is being served */
@@ -161,8 +163,9 @@ struct ob {
 	struct ob_tree
 	    laxity; /* EDZL: servers of which no thread runs, by the end of their laxity */
 	struct ob_tree windows; /* EDF-WMR: servers with a job, by the end of their window */
-	u64 share_ready;        /* CPUs that owe best-effort work its share now */
+	u64 share_ready;        /* CPUs that owe best-effort work a quantum */
 	u64 share_quantum;      /* ns served at a time; 0: no share is guaranteed */
+	u64 share_period;       /* a CPU owes one quantum in so long, ns */
 	u64 share_permille;
 	u64 slice; /* best-effort time slice, ns */
 	u32 nr_cpus;

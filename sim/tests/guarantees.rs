@@ -10,6 +10,8 @@ use onbeat_model::policy::{Order, Server};
 use proptest::prelude::*;
 
 const MS: u64 = 1_000_000;
+/// What best effort may be paid in advance, ns: `OB_SHARE_AHEAD`.
+const AHEAD: i64 = 3_000_000;
 
 /// Full CPUs of reservations only, which keep to their budgets.
 const EXACT: Kind = Kind {
@@ -81,22 +83,22 @@ proptest! {
     }
 
     #[test]
-    fn beside_the_best_effort_share_nobody_is_later_than_a_quantum_on_one_cpu(
+    fn beside_the_best_effort_share_nobody_is_late_on_one_cpu(
         case in systems(Kind { cpus: (1, 1), load: 95, permille: 50, best_effort: (1, 3), ..EXACT })
     ) {
-        // In a busy interval the share takes 5 % of it and at most a quantum from before.
+        // The share is one more sporadic task, of utilization 5 %: Liu and Layland 1973.
         for policy in policies(|p| p.order != Order::RateMonotonic) {
             let played = play(&case, policy);
             for (i, task) in case.tasks.iter().enumerate() {
                 let late = played.tardiness(i, task);
-                prop_assert!(late <= QUANTUM, "{}: task {} is {} ns late", policy.name, i, late);
+                prop_assert!(late == 0, "{}: task {} is {} ns late", policy.name, i, late);
             }
         }
     }
 
     #[test]
     #[allow(clippy::explicit_counter_loop)] // not every event counts
-    fn best_effort_gets_its_share_of_every_cpu_in_every_window_but_for_a_quantum(
+    fn best_effort_gets_its_share_of_every_cpu_in_every_window_but_for_two_quanta_and_what_was_paid_ahead(
         mut case in systems(Kind { overrun: 400, permille: 50, unreserved: false, ..ANYTHING })
     ) {
         // As many as CPUs, so that somebody always waits where a reservation runs.
@@ -118,7 +120,7 @@ proptest! {
                             debt = from;
                             let lack = (low + debt) / 1000;
                             prop_assert!(
-                                lack <= QUANTUM as i64 + events,
+                                lack <= 2 * QUANTUM as i64 + AHEAD + events,
                                 "{}: CPU {} lacks {} ns at {}", policy.name, cpu, lack, event.time
                             );
                             since = Some(event.time);
