@@ -78,8 +78,8 @@ EXPORT void onbeat_charge(ob_task_p t, u64 ran)
 EXPORT const char *onbeat_policy_name(u32 kind)
 {
 	switch (kind) {
-#define X(NAME, prefix, name, enforced, about) \
-	case OB_KIND_##NAME:                   \
+#define X(NAME, prefix, name, enforced, isolates, about) \
+	case OB_KIND_##NAME:                             \
 		return name;
 		OB_POLICIES(X)
 #undef X

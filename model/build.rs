@@ -23,17 +23,19 @@ fn main() {
     fs::write(out.join("servers.rs"), servers).expect("OUT_DIR is writable");
 }
 
-/// `X(CBS_HARD, cbs_hard, "cbs-hard", 1, "waits …")` becomes `CbsHard "cbs-hard" "waits …",`.
+/// `X(CBS_HARD, cbs_hard, "cbs-hard", 1, 1, "waits …")` becomes `CbsHard "cbs-hard" true "waits …",`.
 fn server(line: &str) -> String {
     let entry = line.trim().trim_end_matches('\\').trim_end();
     let fields = entry.strip_prefix("X(").and_then(|e| e.strip_suffix(')'));
-    let fields: Vec<&str> = fields.map_or(vec![], |f| f.splitn(5, ',').map(str::trim).collect());
-    let [name, _, text, _, about] = fields[..] else {
-        panic!("{REGISTRY}: \"{entry}\" is no X(NAME, prefix, \"name\", enforced, \"about\")");
+    let fields: Vec<&str> = fields.map_or(vec![], |f| f.splitn(6, ',').map(str::trim).collect());
+    let [name, _, text, _, isolates @ ("0" | "1"), about] = fields[..] else {
+        panic!(
+            "{REGISTRY}: \"{entry}\" is no X(NAME, prefix, \"name\", enforced, isolates, \"about\")"
+        );
     };
     let variant: String = name
         .split('_')
         .flat_map(|word| word[..1].chars().chain(word[1..].chars().map(|c| c.to_ascii_lowercase())))
         .collect();
-    format!("    {variant} {text} {about},\n")
+    format!("    {variant} {text} {} {about},\n", isolates == "1")
 }

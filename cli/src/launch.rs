@@ -25,6 +25,15 @@ pub fn socket() -> PathBuf {
     std::env::var_os(SOCKET_VARIABLE).unwrap_or_else(|| DEFAULT_SOCKET.into()).into()
 }
 
+/// What the scheduler is to be, should it be started.
+#[derive(Debug)]
+pub struct Wish<'a> {
+    /// Its policy; the running one must have it, too.
+    pub policy: Option<&'a str>,
+    /// The policy need not isolate.
+    pub no_isolation: bool,
+}
+
 /// A service that this process has started.
 pub struct Own {
     child: Child,
@@ -36,11 +45,11 @@ pub struct Own {
 ///
 /// # Errors
 /// There is none and it cannot be started; says what to do.
-pub fn connect(policy: Option<&str>, signals: &Signals) -> Result<(Service, Option<Own>)> {
+pub fn connect(wish: &Wish<'_>, signals: &Signals) -> Result<(Service, Option<Own>)> {
     let socket = socket();
     match Service::connect_to(&socket) {
         Ok(mut service) => {
-            check_policy(&mut service, policy)?;
+            check_policy(&mut service, wish.policy)?;
             Ok((service, None))
         }
         Err(error) if !machine::privileged() => {
@@ -55,7 +64,7 @@ pub fn connect(policy: Option<&str>, signals: &Signals) -> Result<(Service, Opti
             if let Some(obstacle) = machine::obstacles().first() {
                 bail!("no reservation service runs and none can be started: {obstacle}");
             }
-            let own = start(&socket, policy, signals)?;
+            let own = start(&socket, wish, signals)?;
             wait(own, &socket, signals).map(|(service, own)| (service, Some(own)))
         }
     }
@@ -88,11 +97,14 @@ fn program() -> Result<PathBuf> {
         .map_err(|(_, why)| anyhow::anyhow!("{why}; install it beside onbeat or in PATH"))
 }
 
-fn start(socket: &Path, policy: Option<&str>, signals: &Signals) -> Result<Own> {
+fn start(socket: &Path, wish: &Wish<'_>, signals: &Signals) -> Result<Own> {
     let program = program()?;
     let mut command = Command::new(&program);
-    if let Some(policy) = policy {
+    if let Some(policy) = wish.policy {
         command.args(["--policy", policy]);
+    }
+    if wish.no_isolation {
+        command.arg("--no-isolation");
     }
     command
         .arg("--socket")

@@ -56,6 +56,9 @@ pub struct Options {
     /// Policy, if the scheduler is loaded for this run; else it must be the running one
     #[arg(long, value_name = "NAME")]
     policy: Option<String>,
+    /// Load the scheduler even if its policy lets one reservation make others late
+    #[arg(long)]
+    no_isolation: bool,
     /// Print what the program got as JSON on standard output
     #[arg(long)]
     json: bool,
@@ -127,7 +130,9 @@ fn supervise(options: &Options) -> Result<ExitCode> {
         anyhow::ensure!(policy.is_core(), "{policy} makes no reservations; see `onbeat policies`");
     }
     let signals = Signals::block().context("cannot wait for signals")?;
-    let (service, own) = launch::connect(options.policy.as_deref(), &signals)?;
+    let wish =
+        launch::Wish { policy: options.policy.as_deref(), no_isolation: options.no_isolation };
+    let (service, own) = launch::connect(&wish, &signals)?;
     let mut run = Run { service, own, signals, name: name_of(&program) };
     let result = run.run(options, &program);
     run.finish();

@@ -172,6 +172,9 @@ fn policies_are_listed_with_a_line_each() {
         assert!(line["about"].as_str().unwrap().len() > 10);
         assert!(onbeat(&["policies"]).1.contains(name));
     }
+    let words = onbeat(&["policies"]).1;
+    assert!(words.contains("! g-edf+fcbs ") && words.contains("  g-edf+cbs "), "{words}");
+    assert!(words.contains("does not isolate"), "{words}");
 }
 
 // In the guest.

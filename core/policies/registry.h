@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * The registry of server policies: one line each. X(NAME, function prefix, name users type, whether
- * budgets are enforced, what it does in a few words). A policy in file `policies/<prefix>.h`, which
- * is included below the table, defines
+ * budgets are enforced, whether it isolates (what is admitted gets its budget in time whatever the
+ * other reservations do), what it does in a few words). A policy in file `policies/<prefix>.h`,
+ * which is included below the table, defines
  *
  *   ob_<prefix>_release(ob, sv, now)      a job begins: set budget and deadline
  *   ob_<prefix>_exhausted(ob, sv, now)    the budget is used up
@@ -17,12 +18,12 @@
 
 #include "../ob_window.h"
 
-#define OB_POLICIES(X)                                                             \
-	X(NONE, none, "", 0, "jobs are not limited")                               \
-	X(CBS_HARD, cbs_hard, "cbs-hard", 1, "at most the budget in every period") \
-	X(CBS, cbs, "cbs", 1, "an overrun goes on with a later deadline")          \
-	X(FCBS, fcbs, "fcbs", 1, "as cbs, and budget left over goes to others")    \
-	X(FCBS_LAG, fcbs_lag, "fcbs-lag", 1, "as fcbs, but only overruns receive, worst first")
+#define OB_POLICIES(X)                                                                \
+	X(NONE, none, "", 0, 0, "jobs are not limited")                               \
+	X(CBS_HARD, cbs_hard, "cbs-hard", 1, 1, "at most the budget in every period") \
+	X(CBS, cbs, "cbs", 1, 1, "an overrun goes on with a later deadline")          \
+	X(FCBS, fcbs, "fcbs", 1, 0, "as cbs, and budget left over goes to others")    \
+	X(FCBS_LAG, fcbs_lag, "fcbs-lag", 1, 0, "as fcbs, but only overruns receive, worst first")
 
 #include "none.h"
 #include "cbs_hard.h"
@@ -31,7 +32,7 @@
 #include "fcbs_lag.h"
 
 enum ob_kind {
-#define X(NAME, prefix, name, enforced, about) OB_KIND_##NAME,
+#define X(NAME, prefix, name, enforced, isolates, about) OB_KIND_##NAME,
 	OB_POLICIES(X)
 #undef X
 	    OB_KINDS,
@@ -45,21 +46,21 @@ enum ob_kind {
 			OB_POLICIES(OB_POLICY_CASE_##hook)                          \
 		}                                                                   \
 	}
-#define OB_POLICY_CASE_release(NAME, prefix, name, enforced, about) \
-	case OB_KIND_##NAME:                                        \
-		ob_##prefix##_release(ob, sv, now);                 \
+#define OB_POLICY_CASE_release(NAME, prefix, name, enforced, isolates, about) \
+	case OB_KIND_##NAME:                                                  \
+		ob_##prefix##_release(ob, sv, now);                           \
 		break;
-#define OB_POLICY_CASE_exhausted(NAME, prefix, name, enforced, about) \
-	case OB_KIND_##NAME:                                          \
-		ob_##prefix##_exhausted(ob, sv, now);                 \
+#define OB_POLICY_CASE_exhausted(NAME, prefix, name, enforced, isolates, about) \
+	case OB_KIND_##NAME:                                                    \
+		ob_##prefix##_exhausted(ob, sv, now);                           \
 		break;
-#define OB_POLICY_CASE_completed(NAME, prefix, name, enforced, about) \
-	case OB_KIND_##NAME:                                          \
-		ob_##prefix##_completed(ob, sv, now);                 \
+#define OB_POLICY_CASE_completed(NAME, prefix, name, enforced, isolates, about) \
+	case OB_KIND_##NAME:                                                    \
+		ob_##prefix##_completed(ob, sv, now);                           \
 		break;
-#define OB_POLICY_CASE_replenished(NAME, prefix, name, enforced, about) \
-	case OB_KIND_##NAME:                                            \
-		ob_##prefix##_replenished(ob, sv, now);                 \
+#define OB_POLICY_CASE_replenished(NAME, prefix, name, enforced, isolates, about) \
+	case OB_KIND_##NAME:                                                      \
+		ob_##prefix##_replenished(ob, sv, now);                           \
 		break;
 
 OB_POLICY_HOOK(release)
@@ -71,8 +72,8 @@ OB_POLICY_HOOK(replenished)
 OB_INLINE int ob_policy_enforces(ob_server_p sv)
 {
 	switch (sv->kind) {
-#define X(NAME, prefix, name, enforced, about) \
-	case OB_KIND_##NAME:                   \
+#define X(NAME, prefix, name, enforced, isolates, about) \
+	case OB_KIND_##NAME:                             \
 		return enforced || sv->legs;
 		OB_POLICIES(X)
 #undef X

@@ -49,8 +49,11 @@ const EJECTED: u8 = 3;
 #[command(name = "scx_onbeat", version)]
 struct Options {
     /// How reservations are served; `onbeat policies` lists them
-    #[arg(long, default_value = "fcbs")]
+    #[arg(long, default_value = "g-edf+cbs")]
     policy: String,
+    /// Take a policy under which one reservation can make others late (`onbeat policies` marks them)
+    #[arg(long)]
+    no_isolation: bool,
     /// CPUs that reservations may use, such as 0-3,6 [default: all]
     #[arg(long, value_name = "LIST")]
     cpus: Option<String>,
@@ -148,6 +151,12 @@ fn run(options: &Options) -> Result<ExitCode> {
         machine::kernel_release(),
         options.socket.display()
     ));
+    if !settings.server.isolates() {
+        log::say(format_args!(
+            "warning: {} does not isolate: one reservation that overruns can make others late (--no-isolation)",
+            settings.policy()
+        ));
+    }
     // Dropping it takes its socket down; a scheduler without statistics still schedules.
     let _statistics = StatsServer::new(stats::server_data(&metrics))
         .launch()
@@ -268,6 +277,12 @@ fn settings(options: &Options) -> Result<Settings> {
     let Policy::Core { order, server } = policy else {
         bail!("--policy {policy} is none of Onbeat's own; `onbeat policies` lists those");
     };
+    if !server.isolates() && !options.no_isolation {
+        bail!(
+            "--policy {policy} does not isolate: one reservation that overruns can make others late; choose another \
+             (`onbeat policies` marks those that do not), or add --no-isolation"
+        );
+    }
     let present = machine::present().map_err(anyhow::Error::msg)?;
     let cpus = present.last().map_or(1, |last| last + 1).min(machine::MAX_CPUS);
     let usable = match &options.cpus {

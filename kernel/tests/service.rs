@@ -55,6 +55,7 @@ fn without_privileges_it_says_what_is_missing() {
 #[test]
 fn wrong_options_are_named() {
     fact_is("policy-words", "did you mean \"g-edf+fcbs\"");
+    fact_is("isolation-words", "add --no-isolation");
     fact_is("baseline-words", "none of Onbeat's own");
     fact_is("cpus-words", "there is no CPU 7; the CPUs are 0-1");
     fact_is("events-words", "cannot write events to /no/such/file");
@@ -212,6 +213,7 @@ fn in_the_guest() {
 fn refusals_to_start() {
     let words = |options: &[&str]| finish(start(Command::new("/bin/scx_onbeat").args(options))).1;
     fact("policy-words", words(&["--policy", "g-edf+fbcs"]));
+    fact("isolation-words", words(&["--policy", "fcbs"]));
     fact("baseline-words", words(&["--policy", "fifo"]));
     fact("cpus-words", words(&["--cpus", "0,7"]));
     fact("events-words", words(&["--events", "/no/such/file"]));

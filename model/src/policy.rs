@@ -60,7 +60,7 @@ const ORDERS: [(Order, &str, &str); 7] = [
 ];
 
 macro_rules! servers {
-    ($($variant:ident $name:literal $about:literal,)*) => {
+    ($($variant:ident $name:literal $isolates:literal $about:literal,)*) => {
         /// What enforces a reservation: one for each line of the core's registry.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
         pub enum Server {
@@ -82,6 +82,13 @@ macro_rules! servers {
             pub fn about(self) -> &'static str {
                 match self {
                     $(Server::$variant => $about,)*
+                }
+            }
+
+            /// Whether what is admitted gets its budget in time whatever the other reservations do.
+            pub fn isolates(self) -> bool {
+                match self {
+                    $(Server::$variant => $isolates,)*
                 }
             }
         }
@@ -277,6 +284,15 @@ mod tests {
         pairs.sort();
         pairs.dedup();
         assert_eq!(pairs.len(), CORE.len());
+    }
+
+    #[test]
+    fn what_is_unlimited_or_shares_as_published_does_not_isolate() {
+        let isolating: Vec<_> = Server::ALL.iter().filter(|s| s.isolates()).collect();
+        assert!(isolating.contains(&&Server::Cbs) && isolating.contains(&&Server::CbsHard));
+        for server in [Server::None, Server::Fcbs, Server::FcbsLag] {
+            assert!(!server.isolates(), "{server:?}");
+        }
     }
 
     #[test]

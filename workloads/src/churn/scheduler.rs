@@ -42,7 +42,11 @@ impl Scheduler {
         let log = File::options().create(true).append(true).open(&self.log);
         let log = log.with_context(|| format!("cannot write {}", self.log.display()))?;
         let mut command = Command::new("scx_onbeat");
-        command.args(["--policy", policy]).stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
+        command
+            .args(["--policy", policy, "--no-isolation"])
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(log);
         if events {
             command.args(["--events", "/tmp/onbeat-churn.events"]);
         }

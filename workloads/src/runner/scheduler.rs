@@ -89,7 +89,7 @@ impl Scheduler {
         let mut command = Command::new(program(&name)?);
         if policy.is_core() {
             command
-                .args(["--policy", &policy.to_string()])
+                .args(["--policy", &policy.to_string(), "--no-isolation"])
                 .args(["--cpus", &format!("0-{}", set.cpus - 1)])
                 .args(["--clusters", &set.clusters.to_string()])
                 .args(["--best-effort-share", &format_percent(set.best_effort_share)])
