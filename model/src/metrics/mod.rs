@@ -6,6 +6,7 @@
 
 mod frames;
 mod jobs;
+mod owed;
 mod usage;
 
 use serde::{Deserialize, Serialize};
@@ -30,6 +31,13 @@ pub struct Metrics {
     pub unfinished: u64,
     /// `misses / jobs`; 0 without jobs.
     pub miss_ratio: f64,
+    /// Counted jobs that the reservation owed: given exactly its budget in each period, the task would have finished
+    /// them by their deadlines.
+    pub owed: u64,
+    /// Of those, how many finished after their deadline or not at all: broken promises.
+    pub owed_late: u64,
+    /// Greatest tardiness of an owed job, ms.
+    pub owed_tardiness_max_ms: f64,
     /// Least number of completions of any one task in any one-second window; `None` if no task lasts a second.
     pub worst_fps: Option<u32>,
     /// Mean over all tasks and whole seconds of the completions in that second.
@@ -99,6 +107,12 @@ pub struct TaskMetrics {
     pub misses: u64,
     pub unfinished: u64,
     pub miss_ratio: f64,
+    #[serde(default)]
+    pub owed: u64,
+    #[serde(default)]
+    pub owed_late: u64,
+    #[serde(default)]
+    pub owed_tardiness_max_ms: f64,
     pub worst_fps: Option<u32>,
     pub mean_fps: f64,
     pub fps_sd: f64,
@@ -166,6 +180,7 @@ pub fn detailed(run: &Run) -> (Metrics, Vec<TaskMetrics>) {
         curve.iter().for_each(|n| task_fps.add(f64::from(*n)));
         let used = &usage.tasks[i];
         let stats = sample.stats();
+        let owed = owed::owed(run, events, i, &jobs[i], used.cpu_ns);
         tasks.push(TaskMetrics {
             name: info.name.clone(),
             class: info.class,
@@ -176,6 +191,9 @@ pub fn detailed(run: &Run) -> (Metrics, Vec<TaskMetrics>) {
             misses: sample.misses,
             unfinished: sample.unfinished,
             miss_ratio: ratio(sample.misses, sample.jobs()),
+            owed: owed.jobs,
+            owed_late: owed.late,
+            owed_tardiness_max_ms: ms(owed.tardiness_max),
             worst_fps: worst,
             mean_fps: task_fps.mean(),
             fps_sd: task_fps.sd(),
@@ -201,6 +219,9 @@ pub fn detailed(run: &Run) -> (Metrics, Vec<TaskMetrics>) {
         }
         reserved_ns = reserved_ns.saturating_add(used.cpu_ns);
         total.worst_fps = [total.worst_fps, worst].into_iter().flatten().min();
+        total.owed += owed.jobs;
+        total.owed_late += owed.late;
+        total.owed_tardiness_max_ms = total.owed_tardiness_max_ms.max(ms(owed.tardiness_max));
         total.preemptions += used.preemptions as f64;
         total.migrations += used.migrations as f64;
         if sample.jitter_count > 0 {

@@ -3,12 +3,12 @@ use super::*;
 use crate::run::{Platform, TaskInfo, World};
 use proptest::prelude::*;
 
-fn task(name: &str, class: Class, period: u64) -> TaskInfo {
+pub(super) fn task(name: &str, class: Class, period: u64) -> TaskInfo {
     let (entry, copy, budget, tid) = (0, 0, 0, 0);
     TaskInfo { name: name.into(), entry, copy, class, period, deadline: period, budget, tid }
 }
 
-fn run(tasks: Vec<TaskInfo>, events: Vec<Event>, horizon_ns: u64) -> Run {
+pub(super) fn run(tasks: Vec<TaskInfo>, events: Vec<Event>, horizon_ns: u64) -> Run {
     Run {
         world: World::Sim,
         policy: "g-edf".into(),
