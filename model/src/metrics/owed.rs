@@ -38,8 +38,10 @@ impl Dedicated {
     fn release(&mut self, now: u64, idle: bool) {
         let ahead = u128::from(self.end.saturating_sub(now)) * u128::from(self.budget);
         let spare = u128::from(self.left) * u128::from(self.deadline);
-        if self.end <= now || idle && spare >= ahead {
+        if self.end < now || idle && spare >= ahead {
             (self.end, self.left) = (now.saturating_add(self.deadline), self.budget);
+        } else if self.end == now {
+            self.left = 0; // the window is over, and whoever has just used it up waits for the next
         }
     }
 
@@ -90,8 +92,9 @@ pub(super) fn owed(run: &Run, events: &[Event], index: usize, jobs: &[Job], tota
     let service = if blind { Service::of(events, index as u32) } else { Service::default() };
     let mut before = Some(0); // when the last job finished, if it did
     let mut rest = total;
-    for job in jobs {
-        server.release(job.release, before.is_some_and(|finish| finish < job.release));
+    for (i, job) in jobs.iter().enumerate() {
+        let idle = i == 0 || before.is_some_and(|finish| finish < job.release);
+        server.release(job.release, idle);
         let work = match job.finish {
             Some(_) if job.used > 0 => Some(job.used),
             Some(finish) => service.between(before.unwrap_or(0), finish),
