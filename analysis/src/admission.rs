@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Admission: may this reservation be granted beside those that are, and if not, what could be?
 //!
-//! The test is the utilization test, exact. A CPU offers 1 less the best-effort share and less what other scheduling
+//! The test is the utilization test, exact (see `amount`). A CPU offers 1 less the best-effort share and less what other scheduling
 //! classes hold on it. In each *domain* (the CPUs that share one queue) the reservations' loads must be divisible among
 //! the CPUs they may use, and no load may exceed what one such CPU offers, since a reservation runs on one CPU at a time.
 //! A load is Q / min(D, P): utilization, or density where the deadline is shorter than the period. Partitioned EDF then
@@ -11,13 +11,12 @@
 
 use std::collections::BTreeMap;
 
-use num_bigint::BigInt;
-use num_rational::BigRational;
-use num_traits::{One, Signed, ToPrimitive, Zero};
+use num_traits::Zero;
 
 use onbeat_model::protocol::{Holder, Nearest, Refusal};
 use onbeat_model::units::{Fraction, HOUR, format_duration};
 
+use crate::amount::{self, Amount, WHOLE};
 use crate::flow::Flow;
 use crate::partition::Packing;
 use crate::semi::{Planner, SHARE_LEAST, Share};
@@ -54,6 +53,18 @@ pub enum Fit {
 struct Cpu {
     id: u32,
     held: Vec<(String, Fraction)>,
+}
+
+impl Cpu {
+    /// What it offers to reservations, rounded up.
+    fn offer(&self) -> Amount {
+        WHOLE.saturating_sub(self.held.iter().map(|(_, u)| amount::of(*u)).sum())
+    }
+
+    /// The same, as a fraction.
+    fn offered(&self) -> Fraction {
+        amount::below(self.offer(), self.held.len())
+    }
 }
 
 /// CPUs, their domains, and how reservations are placed.
@@ -96,7 +107,7 @@ impl Machine {
 
     fn planner(&self) -> Option<Planner> {
         let fit = if self.fit == Fit::Worst { Packing::Worst } else { Packing::First };
-        let offers: Vec<_> = (0..self.cpus.len()).map(|c| small(&self.offer(c), false)).collect();
+        let offers: Vec<_> = self.cpus.iter().map(Cpu::offered).collect();
         (self.domains == Domains::Split).then(|| Planner::new(&offers, fit, SHARE_LEAST))
     }
 
@@ -111,9 +122,13 @@ impl Machine {
     }
 
     /// What a CPU offers to reservations, 0 or more.
-    fn offer(&self, cpu: usize) -> BigRational {
-        let held: BigRational = self.cpus[cpu].held.iter().map(|(_, u)| big(*u)).sum();
-        (BigRational::one() - held).max(BigRational::zero())
+    fn offer(&self, cpu: usize) -> Amount {
+        self.cpus[cpu].offer()
+    }
+
+    /// By how many units the sum of all offers may be rounded up.
+    fn slack(&self) -> usize {
+        self.cpus.iter().map(|cpu| cpu.held.len()).sum()
     }
 }
 
@@ -138,10 +153,19 @@ impl Demand {
         Sporadic::served(self.budget, self.period, self.deadline)
     }
 
+    /// Over what its budget counts: min(D, P), at least 1 ns.
+    pub fn over(&self) -> u64 {
+        self.period.min(self.deadline).max(1)
+    }
+
+    /// Q / min(D, P), rounded down.
+    pub fn load(&self) -> Amount {
+        amount::floor(self.budget, self.over())
+    }
+
     /// Q / min(D, P).
-    fn load(&self) -> BigRational {
-        let over = self.period.min(self.deadline).max(1);
-        BigRational::new(self.budget.into(), over.into())
+    pub fn density(&self) -> Fraction {
+        Fraction::new(self.budget, self.over())
     }
 }
 
@@ -174,6 +198,10 @@ pub struct Admission {
     flows: Vec<Flow>,
     /// Who has which share of which CPU, where reservations may be split.
     planner: Option<Planner>,
+    /// Sum of the granted loads.
+    reserved: Amount,
+    /// Sum of what the CPUs offer.
+    offered: Amount,
 }
 
 /// Key of a demand that is only tested; reservations use their 32-bit id.
@@ -183,7 +211,8 @@ impl Admission {
     /// An empty book.
     pub fn new(machine: Machine) -> Self {
         let (flows, planner) = (machine.flows(), machine.planner());
-        Self { machine, granted: BTreeMap::new(), flows, planner }
+        let offered = machine.cpus.iter().map(Cpu::offer).sum();
+        Self { machine, granted: BTreeMap::new(), flows, planner, reserved: 0, offered }
     }
 
     /// Books the demand under `id` if it fits. An `id` in use is replaced only if the new demand fits without the old.
@@ -199,6 +228,7 @@ impl Admission {
             Err(_) => old,
         };
         if let Some((demand, placement)) = booked {
+            self.reserved += demand.load();
             if let Some(planner) = &mut self.planner {
                 let may = |cpu: usize| self.machine.may(cpu, &demand);
                 let shares = planner.place(id.into(), &demand.sporadic(), may);
@@ -208,7 +238,7 @@ impl Admission {
             }
             let cpus = self.allowed(&self.machine.domains()[placement.domain], &demand);
             let flow = &mut self.flows[placement.domain];
-            let served = flow.serve(id.into(), &cpus, Some(&demand.load()));
+            let served = flow.serve(id.into(), &cpus, Some(demand.load()));
             debug_assert_eq!(served, demand.load(), "what was tested fits");
             self.granted.insert(id, (demand, placement));
         }
@@ -217,14 +247,13 @@ impl Admission {
 
     /// Gives a reservation back; whether there was one.
     pub fn release(&mut self, id: u32) -> bool {
-        match self.granted.remove(&id) {
-            Some(_) if self.planner.is_some() => {
-                self.planner.iter_mut().for_each(|planner| planner.remove(id.into()));
-                true
-            }
-            Some((_, placement)) => self.flows[placement.domain].remove(id.into()),
-            None => false,
+        let Some((demand, placement)) = self.granted.remove(&id) else { return false };
+        self.reserved -= demand.load();
+        match &mut self.planner {
+            Some(planner) => planner.remove(id.into()),
+            None => drop(self.flows[placement.domain].remove(id.into())),
         }
+        true
     }
 
     /// The demand and placement of a reservation.
@@ -232,23 +261,27 @@ impl Admission {
         self.granted.get(&id)
     }
 
-    /// Sum of the reserved loads, in CPUs, rounded up to a billionth if not exact in 64 bits.
+    /// Sum of the reserved loads, in CPUs, to a billionth if it is no short fraction.
     pub fn reserved(&self) -> Fraction {
-        let sum: BigRational = self.granted.values().map(|(d, _)| d.load()).sum();
-        small(&sum, true)
+        amount::above(self.reserved, self.granted.len())
     }
 
-    /// What reservations could still take over all CPUs, rounded down to a billionth if not exact in 64 bits.
+    /// What reservations could still take over all CPUs, to a billionth if it is no short fraction.
     pub fn free(&self) -> Fraction {
-        let offers: BigRational = (0..self.machine.cpus.len()).map(|c| self.machine.offer(c)).sum();
-        let sum: BigRational = self.granted.values().map(|(d, _)| d.load()).sum();
-        small(&(offers - sum).max(BigRational::zero()), false)
+        amount::below(self.offered.saturating_sub(self.reserved), self.slack())
+    }
+
+    /// By how many units what is free may be rounded up.
+    fn slack(&self) -> usize {
+        self.granted.len() + self.machine.slack()
     }
 
     /// Goes over to another machine, after CPUs came or went or others took time: books everything again in the order
     /// of ids. Returns the ids that no longer fit, with their refusals; they are no longer booked.
     pub fn rebook(&mut self, machine: Machine) -> Vec<(u32, Box<Refusal>)> {
         (self.flows, self.planner) = (machine.flows(), machine.planner());
+        self.offered = machine.cpus.iter().map(Cpu::offer).sum();
+        self.reserved = 0;
         self.machine = machine;
         let mut out = Vec::new();
         for (id, (demand, _)) in std::mem::take(&mut self.granted) {
@@ -266,18 +299,18 @@ impl Admission {
     pub fn test(&self, demand: &Demand) -> Result<Placement, Box<Refusal>> {
         let load = demand.load();
         if let Some(planner) = &self.planner {
-            return self.test_split(planner.clone(), demand, &load);
+            return self.test_split(planner.clone(), demand);
         }
-        let free: Vec<(usize, BigRational)> = self
+        let free: Vec<(usize, Amount)> = self
             .machine
             .domains()
             .iter()
             .enumerate()
             .map(|(domain, cpus)| (domain, self.free_in(domain, cpus, demand)))
             .collect();
-        let mut fits: Vec<&(usize, BigRational)> = free.iter().filter(|f| load <= f.1).collect();
+        let mut fits: Vec<&(usize, Amount)> = free.iter().filter(|f| load <= f.1).collect();
         if self.machine.fit == Fit::Worst {
-            fits.sort_by(|a, b| b.1.cmp(&a.1)); // stable: the first among equals
+            fits.sort_by_key(|fit| std::cmp::Reverse(fit.1)); // stable: the first among equals
         }
         match fits.first() {
             Some((domain, _)) => {
@@ -287,17 +320,12 @@ impl Admission {
             }
             None => {
                 let most = free.into_iter().map(|f| f.1).max().unwrap_or_default();
-                Err(Box::new(self.refusal(demand, &load, &most)))
+                Err(Box::new(self.refusal(demand, most)))
             }
         }
     }
 
-    fn test_split(
-        &self,
-        mut planner: Planner,
-        demand: &Demand,
-        load: &BigRational,
-    ) -> Result<Placement, Box<Refusal>> {
+    fn test_split(&self, mut planner: Planner, demand: &Demand) -> Result<Placement, Box<Refusal>> {
         let may = |cpu: usize| self.machine.may(cpu, demand);
         let id = |share: &Share| self.machine.cpus[share.cpu].id;
         let task = demand.sporadic();
@@ -311,8 +339,7 @@ impl Admission {
             return Ok(Placement { domain: shares[0].cpu, cpus, split });
         }
         let room = planner.room(&task, may).min(demand.budget - 1);
-        let free = BigRational::new(room.into(), task.deadline.into());
-        let mut refusal = self.refusal(demand, load, &free);
+        let mut refusal = self.refusal(demand, amount::floor(room, task.deadline));
         // Windows change with the period: whether a longer one helps only a trial tells.
         let period = refusal.nearest.period_ns.filter(|period| {
             let longer = Sporadic { deadline: *period, period: *period, ..task };
@@ -328,20 +355,20 @@ impl Admission {
     }
 
     /// The greatest load with this demand's affinity that this domain can take.
-    fn free_in(&self, domain: usize, cpus: &[usize], demand: &Demand) -> BigRational {
+    fn free_in(&self, domain: usize, cpus: &[usize], demand: &Demand) -> Amount {
         let allowed = self.allowed(cpus, demand);
         let one_cpu = allowed.iter().map(|c| self.machine.offer(*c)).max().unwrap_or_default();
         self.flows[domain].clone().serve(TRIAL, &allowed, None).min(one_cpu)
     }
 
-    fn refusal(&self, demand: &Demand, load: &BigRational, free: &BigRational) -> Refusal {
+    fn refusal(&self, demand: &Demand, free: Amount) -> Refusal {
         let all: Vec<usize> = (0..self.machine.cpus.len()).collect();
         let allowed = self.allowed(&all, demand);
         let one_cpu = allowed.iter().map(|c| self.machine.offer(*c)).max().unwrap_or_default();
-        let over = demand.period.min(demand.deadline);
+        let over = demand.over();
         let reason = if allowed.is_empty() {
             "none of the CPUs it may use is on line".to_string()
-        } else if load > &one_cpu {
+        } else if demand.load() > one_cpu {
             "it asks for more of a CPU than any CPU it may use offers to reservations".into()
         } else if self.machine.domains == Domains::Global {
             "the CPUs it may use have not enough left together".into()
@@ -353,15 +380,10 @@ impl Admission {
             format!("no {group} it may use has enough left")
         };
         // Greatest whole budget with budget / min(D, P) <= free.
-        let budget = (free * BigRational::from(BigInt::from(over))).floor().to_integer();
-        let budget = budget.to_u64().filter(|b| (1..=demand.budget).contains(b));
+        let budget = Some(amount::budget(free, over)).filter(|b| (1..=demand.budget).contains(b));
         // Shortest whole period with the same budget; it helps only where the deadline moves with the period.
-        let period = if free.is_positive() && demand.deadline == demand.period {
-            let exact = BigRational::from(BigInt::from(demand.budget)) / free;
-            exact.ceil().to_integer().to_u64().filter(|p| *p <= HOUR)
-        } else {
-            None
-        };
+        let moves = demand.deadline == demand.period;
+        let period = moves.then(|| amount::period(demand.budget, free, HOUR)).flatten();
         Refusal {
             reason: format!(
                 "{reason} ({} every {})",
@@ -370,8 +392,8 @@ impl Admission {
             ),
             budget_ns: demand.budget,
             period_ns: demand.period,
-            asked: small(load, true),
-            free: small(free, false),
+            asked: demand.density(),
+            free: amount::below(free, self.slack()),
             holders: self.holders(&allowed),
             nearest: Nearest { budget_ns: budget, period_ns: period },
         }
@@ -379,43 +401,30 @@ impl Admission {
 
     /// Who holds something on any of these CPUs, greatest first.
     fn holders(&self, cpus: &[usize]) -> Vec<Holder> {
-        let mut held: BTreeMap<&str, BigRational> = BTreeMap::new();
+        let mut held: BTreeMap<&str, (Amount, usize)> = BTreeMap::new();
         for cpu in cpus {
             for (name, u) in &self.machine.cpus[*cpu].held {
-                *held.entry(name).or_default() += big(*u);
+                let sum = held.entry(name).or_default();
+                *sum = (sum.0 + amount::of(*u), sum.1 + 1);
             }
         }
-        let mut list: Vec<(String, BigRational)> =
+        let mut list: Vec<(String, (Amount, usize))> =
             held.into_iter().map(|(name, u)| (name.to_string(), u)).collect();
         let ids: Vec<u32> = cpus.iter().map(|c| self.machine.cpus[*c].id).collect();
         for (id, (demand, placement)) in &self.granted {
             if placement.cpus.iter().any(|c| ids.contains(c)) {
-                list.push((format!("{} (reservation {id})", demand.name), demand.load()));
+                list.push((format!("{} (reservation {id})", demand.name), (demand.load(), 1)));
             }
         }
-        list.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
+        list.sort_by(|a, b| b.1.0.cmp(&a.1.0).then_with(|| a.0.cmp(&b.0)));
         if list.len() > HOLDERS_SHOWN + 1 {
             let rest = list.split_off(HOLDERS_SHOWN);
-            let sum = rest.iter().map(|r| r.1.clone()).sum();
+            let sum = rest.iter().fold((0, 0), |sum, r| (sum.0 + r.1.0, sum.1 + r.1.1));
             list.push((format!("{} others together", rest.len()), sum));
         }
-        list.into_iter().map(|(name, u)| Holder { name, utilization: small(&u, true) }).collect()
+        let fraction = |(sum, terms)| amount::above(sum, terms);
+        list.into_iter().map(|(name, u)| Holder { name, utilization: fraction(u) }).collect()
     }
-}
-
-fn big(u: Fraction) -> BigRational {
-    BigRational::new((*u.numer()).into(), (*u.denom()).into())
-}
-
-/// The same value in 64 bits, or the nearest billionth above or below.
-fn small(x: &BigRational, up: bool) -> Fraction {
-    if let (Some(n), Some(d)) = (x.numer().to_u64(), x.denom().to_u64()) {
-        return Fraction::new(n, d);
-    }
-    let scale = 1_000_000_000u64;
-    let scaled = x * BigRational::from(BigInt::from(scale));
-    let whole = if up { scaled.ceil() } else { scaled.floor() };
-    Fraction::new(whole.to_integer().to_u64().unwrap_or(u64::MAX), scale)
 }
 
 #[cfg(test)]

@@ -3,14 +3,13 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use num_rational::BigRational;
-use num_traits::Zero;
+use crate::amount::Amount;
 
 /// How much of each CPU each demand takes, and what remains. CPUs are indices, demands have keys.
 #[derive(Debug, Clone)]
 pub(crate) struct Flow {
     /// Capacity not yet taken, by CPU.
-    left: Vec<BigRational>,
+    left: Vec<Amount>,
     demands: BTreeMap<u64, Demand>,
 }
 
@@ -19,11 +18,11 @@ struct Demand {
     /// CPUs it may use.
     cpus: Vec<usize>,
     /// What it takes, where it takes anything.
-    takes: BTreeMap<usize, BigRational>,
+    takes: BTreeMap<usize, Amount>,
 }
 
 impl Flow {
-    pub fn new(capacity: Vec<BigRational>) -> Self {
+    pub fn new(capacity: Vec<Amount>) -> Self {
         Self { left: capacity, demands: BTreeMap::new() }
     }
 
@@ -32,28 +31,28 @@ impl Flow {
     ///
     /// Each round finds a shortest path demand → CPU → (a demand that takes some of it) → another of its CPUs … → a
     /// CPU with capacity left (Edmonds and Karp 1972); what is served in the end is exact, by max-flow min-cut.
-    pub fn serve(&mut self, key: u64, cpus: &[usize], amount: Option<&BigRational>) -> BigRational {
+    pub fn serve(&mut self, key: u64, cpus: &[usize], amount: Option<Amount>) -> Amount {
         self.remove(key);
         self.demands.insert(key, Demand { cpus: cpus.to_vec(), takes: BTreeMap::new() });
-        let mut served = BigRational::zero();
-        while amount.is_none_or(|a| &served < a) {
+        let mut served = 0;
+        while amount.is_none_or(|a| served < a) {
             let Some(path) = self.path(key) else { break };
             let Some((_, last)) = path.last().copied() else { break };
-            let mut step = self.left[last].clone();
+            let mut step = self.left[last];
             for pair in path.windows(2) {
                 // The next demand gives up some of this CPU.
-                step = step.min(self.taken(pair[1].0, pair[0].1).clone());
+                step = step.min(*self.taken(pair[1].0, pair[0].1));
             }
             if let Some(amount) = amount {
-                step = step.min(amount - &served);
+                step = step.min(amount - served);
             }
             for (i, (demand, cpu)) in path.iter().enumerate() {
-                *self.taken(*demand, *cpu) += &step;
+                *self.taken(*demand, *cpu) += step;
                 if let Some((next, _)) = path.get(i + 1) {
-                    *self.taken(*next, *cpu) -= &step;
+                    *self.taken(*next, *cpu) -= step;
                 }
             }
-            self.left[last] -= &step;
+            self.left[last] -= step;
             served += step;
         }
         served
@@ -68,7 +67,7 @@ impl Flow {
         true
     }
 
-    fn taken(&mut self, key: u64, cpu: usize) -> &mut BigRational {
+    fn taken(&mut self, key: u64, cpu: usize) -> &mut Amount {
         let demand = self.demands.get_mut(&key).expect("paths go through known demands");
         demand.takes.entry(cpu).or_default()
     }
@@ -82,7 +81,7 @@ impl Flow {
         while let Some((key, via)) = queue.pop_front() {
             let own = &self.demands[&key].cpus;
             // The usual case first: one of its own CPUs has something left.
-            let open = own.iter().find(|c| reached[**c].is_none() && !self.left[**c].is_zero());
+            let open = own.iter().find(|c| reached[**c].is_none() && self.left[**c] != 0);
             if let Some(cpu) = open {
                 reached[*cpu] = Some((key, via));
                 return Some(unwind(&reached, *cpu));
@@ -93,7 +92,7 @@ impl Flow {
                 }
                 reached[*cpu] = Some((key, via));
                 for (other, demand) in &self.demands {
-                    let takes = demand.takes.get(cpu).is_some_and(|x| !x.is_zero());
+                    let takes = demand.takes.get(cpu).is_some_and(|x| *x != 0);
                     if takes && seen.insert(*other) {
                         queue.push_back((*other, Some(*cpu)));
                     }
@@ -121,15 +120,16 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn r(n: i64, d: i64) -> BigRational {
-        BigRational::new(n.into(), d.into())
+    /// In sixths.
+    fn r(n: Amount, d: Amount) -> Amount {
+        n * 6 / d
     }
 
     #[test]
     fn earlier_demands_move_out_of_the_way() {
         let mut flow = Flow::new(vec![r(1, 1), r(1, 1)]);
-        assert_eq!(flow.serve(1, &[0, 1], Some(&r(1, 1))), r(1, 1)); // takes CPU 0 first
-        assert_eq!(flow.serve(2, &[0], Some(&r(1, 2))), r(1, 2));
+        assert_eq!(flow.serve(1, &[0, 1], Some(r(1, 1))), r(1, 1)); // takes CPU 0 first
+        assert_eq!(flow.serve(2, &[0], Some(r(1, 2))), r(1, 2));
         assert_eq!(flow.serve(3, &[0], None), r(1, 2));
         assert_eq!(flow.serve(4, &[0, 1], None), r(0, 1));
         assert!(flow.remove(1) && !flow.remove(1));
@@ -140,8 +140,8 @@ mod tests {
         /// Hall's condition over every set of CPUs is the independent answer.
         #[test]
         fn what_is_served_equals_the_tightest_set_of_cpus(
-            capacity in proptest::collection::vec(0i64..10, 1..5),
-            demands in proptest::collection::vec((1usize..32, 0i64..8), 0..6),
+            capacity in proptest::collection::vec(0u128..10, 1..5),
+            demands in proptest::collection::vec((1usize..32, 0u128..8), 0..6),
             mask in 1usize..32,
             leaver in 0usize..9,
         ) {
@@ -150,7 +150,7 @@ mod tests {
             let mut flow = Flow::new(capacity.iter().map(|c| r(*c, 3)).collect());
             let mut held = Vec::new();
             for (key, (m, amount)) in demands.into_iter().enumerate() {
-                let served = flow.serve(key as u64, &cpus(m), Some(&r(amount, 3)));
+                let served = flow.serve(key as u64, &cpus(m), Some(r(amount, 3)));
                 held.push((m & ((1 << n) - 1), served));
             }
             if leaver < held.len() {
@@ -159,9 +159,9 @@ mod tests {
             }
             let mask = mask & ((1 << n) - 1);
             let most = (0..1usize << n).filter(|set| mask & !set == 0).map(|set| {
-                let room: BigRational = cpus(set).iter().map(|c| r(capacity[*c], 3)).sum();
+                let room: Amount = cpus(set).iter().map(|c| r(capacity[*c], 3)).sum();
                 let inside = held.iter().filter(|(m, _)| m & !set == 0);
-                room - inside.map(|(_, x)| x.clone()).sum::<BigRational>()
+                room - inside.map(|(_, x)| *x).sum::<Amount>()
             }).min().unwrap();
             prop_assert_eq!(flow.serve(99, &cpus(mask), None), most);
         }

@@ -4,6 +4,7 @@
 //! Everything is computed with exact rationals: nine tasks of a ninth of a CPU fill that CPU and do not overflow it.
 
 pub mod admission;
+pub mod amount;
 mod flow;
 pub mod generate;
 pub mod global;

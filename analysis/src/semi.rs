@@ -7,13 +7,11 @@
 //!
 //! Source: Kato, Yamasaki and Ishikawa 2009 (EDF-WM); worst fit as in Kato, Ishikawa and Rajkumar's EDF-WMR (paper 000, section 4.2).
 
-use num_rational::BigRational;
-use num_traits::ToPrimitive;
 use onbeat_model::units::Fraction;
 
 use crate::one_cpu::edf;
 use crate::partition::Packing;
-use crate::sporadic::{Load, Sporadic, utilization};
+use crate::sporadic::{Load, Sporadic, overloaded};
 
 /// Part of a task on one CPU.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -48,6 +46,18 @@ const LOOKS: u32 = 40;
 /// Parts into which a CPU is divided where only some of it is offered.
 const PARTS: u64 = 1_000_000;
 
+/// Looks at a task in one test, at most: of many tasks fewer steps are made.
+const WORK: usize = 1_000_000;
+
+/// As [`edf::violation`], within bounds that hold whatever the periods.
+fn violation(tasks: &[Sporadic], steps: u32) -> Result<Option<u64>, ()> {
+    if overloaded(tasks) {
+        return Ok(Some(0));
+    }
+    let most = u32::try_from(WORK / tasks.len().max(1)).unwrap_or(u32::MAX);
+    edf::violation_within(tasks, steps.min(most))
+}
+
 /// One CPU and what has been placed on it.
 #[derive(Debug, Clone)]
 struct Cpu {
@@ -79,7 +89,7 @@ impl Cpu {
             return false;
         };
         self.tasks.push(task);
-        let taken = edf::violation(&self.tasks, STEPS_WHOLE) == Ok(None);
+        let taken = violation(&self.tasks, STEPS_WHOLE) == Ok(None);
         self.tasks.pop();
         taken
     }
@@ -109,12 +119,12 @@ impl Cpu {
         u64::try_from(free / (jobs * u128::from(unit))).unwrap_or(u64::MAX)
     }
 
-    /// What the last task may take so that U ≤ 1, exactly.
+    /// What the last task may take so that U ≤ 1, or a little more.
     fn bandwidth(&self, unit: u64) -> u64 {
         let (last, others) = self.tasks.split_last().expect("the task in question");
-        let free = BigRational::from_integer(1.into()) - utilization(others);
-        let most = free * BigRational::new(last.period.into(), unit.into());
-        most.floor().to_integer().to_u64().unwrap_or(0)
+        let free = Load::of(others).left_at_most(1);
+        u64::try_from(((free * u128::from(last.period)) >> 64) / u128::from(unit))
+            .unwrap_or(u64::MAX)
     }
 
     /// The largest share of `task`, at most its execution time, that this CPU takes in a window.
@@ -140,7 +150,7 @@ impl Cpu {
         let mut fits = 0;
         while share > 0 {
             self.tasks[last].wcet = share * unit;
-            match edf::violation(&self.tasks, STEPS_SHARE) {
+            match violation(&self.tasks, STEPS_SHARE) {
                 Ok(None) => {
                     fits = share;
                     break;

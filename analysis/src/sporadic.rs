@@ -7,6 +7,8 @@ use num_bigint::BigInt;
 use num_rational::BigRational;
 use num_traits::Zero;
 
+use crate::amount::{self, Amount, WHOLE};
+
 /// A sporadic task (Mok 1983): at least `period` between releases, each job done `deadline` after its release. All
 /// times in one unit, ns where they come from a task-set file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -70,10 +72,20 @@ impl Load {
         self.tasks += 1;
     }
 
+    /// What is perhaps left of `whole` CPUs, in units of 2⁻⁶⁴; 0 if surely nothing is.
+    pub(crate) fn left_at_most(self, whole: u64) -> u128 {
+        (u128::from(whole) << 64).saturating_sub(self.floor)
+    }
+
     /// What is surely left of `whole` CPUs, in units of 2⁻⁶⁴; 0 if perhaps nothing is.
     pub(crate) fn left(self, whole: u64) -> u128 {
         (u128::from(whole) << 64).saturating_sub(self.floor.saturating_add(self.tasks.into()))
     }
+}
+
+/// Whether ΣC/T is more than 1, by a unit of 2⁻⁸⁰ for each task at least: for 37 000 years no demand shows less (`amount`).
+pub(crate) fn overloaded(tasks: &[Sporadic]) -> bool {
+    tasks.iter().map(|task| amount::floor(task.wcet, task.period)).sum::<Amount>() > WHOLE
 }
 
 /// Whether ΣC/T is less than, equal to or more than `whole`: exactly, and quickly unless it is very near.

@@ -1,11 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! What ordinary users may ask of the service.
 
-use num_bigint::BigInt;
-use num_rational::BigRational;
-use num_traits::{Signed, ToPrimitive, Zero};
-
 use onbeat_analysis::admission::{Demand, Placement};
+use onbeat_analysis::amount::{self, Amount, WHOLE};
 use onbeat_model::protocol::{Holder, Nearest, Refusal};
 use onbeat_model::units::{Fraction, HOUR, US};
 
@@ -15,24 +12,9 @@ pub const BUDGET_MIN: u64 = 50 * US;
 /// Reservations an ordinary user may hold.
 pub const RESERVATIONS: usize = 64;
 
-fn big(fraction: Fraction) -> BigRational {
-    BigRational::new((*fraction.numer()).into(), (*fraction.denom()).into())
-}
-
-/// Q / min(D, P), as the admission test counts.
-fn load(demand: &Demand) -> BigRational {
-    BigRational::new(demand.budget.into(), demand.period.min(demand.deadline).max(1).into())
-}
-
-/// In 64 bits: a billionth too much or too little if it must be.
-fn small(x: &BigRational, up: bool) -> Fraction {
-    if let (Some(n), Some(d)) = (x.numer().to_u64(), x.denom().to_u64()) {
-        return Fraction::new(n, d);
-    }
-    let billion = 1_000_000_000u64;
-    let scaled = x * BigRational::from(BigInt::from(billion));
-    let whole = if up { scaled.ceil() } else { scaled.floor() };
-    Fraction::new(whole.to_integer().to_u64().unwrap_or(u64::MAX), billion)
+/// Rounded up: what a user holds is rounded down.
+fn up(total: Fraction) -> Amount {
+    amount::of(total) + 1
 }
 
 /// Whether a user who may hold `total` CPUs, holds `held` and has not yet heard of `ended` others that they are over may
@@ -47,36 +29,33 @@ pub fn user(
     demand: &Demand,
     test: impl Fn(&Demand) -> Result<Placement, Box<Refusal>>,
 ) -> Result<(), Box<Refusal>> {
-    let used: BigRational = held.iter().map(|(_, d)| load(d)).sum();
-    let mut free = (big(total) - &used).max(BigRational::zero());
-    let asked = load(demand);
+    let used: Amount = held.iter().map(|(_, d)| d.load()).sum();
+    let mut free = up(total).saturating_sub(used);
     let reason = if held.len() + ended >= RESERVATIONS {
-        free = BigRational::zero();
+        free = 0;
         let over = match ended {
             0 => String::new(),
             n => format!("; {n} of them are over, but not given back by who asked for them"),
         };
         format!("one user may hold {RESERVATIONS} reservations{over}")
-    } else if asked > free {
+    } else if demand.load() > free {
         format!(
             "one user may hold {} CPUs in all (the option --max-share of scx_onbeat)",
-            show(&big(total))
+            show(total)
         )
     } else {
         return Ok(());
     };
-    let over = demand.period.min(demand.deadline);
-    let budget = (&free * BigRational::from(BigInt::from(over))).floor().to_integer().to_u64();
+    let budget = Some(amount::budget(free, demand.over()));
     let budget = budget.filter(|b| *b >= BUDGET_MIN).and_then(|budget| {
         match test(&Demand { budget, ..demand.clone() }) {
             Ok(_) => Some(budget),
             Err(refusal) => refusal.nearest.budget_ns.filter(|b| *b >= BUDGET_MIN),
         }
     });
-    let period = (free.is_positive() && demand.deadline == demand.period)
-        .then(|| BigRational::from(BigInt::from(demand.budget)) / &free)
-        .and_then(|p| p.ceil().to_integer().to_u64())
-        .filter(|p| *p <= HOUR)
+    let period = (demand.deadline == demand.period)
+        .then(|| amount::period(demand.budget, free.min(WHOLE), HOUR))
+        .flatten()
         .and_then(|period| match test(&Demand { period, deadline: period, ..demand.clone() }) {
             Ok(_) => Some(period),
             Err(refusal) => refusal.nearest.period_ns,
@@ -85,7 +64,7 @@ pub fn user(
         .iter()
         .map(|(id, d)| Holder {
             name: format!("{} (reservation {id})", d.name),
-            utilization: small(&load(d), true),
+            utilization: d.density(),
         })
         .collect();
     holders.sort_by(|a, b| b.utilization.cmp(&a.utilization).then_with(|| a.name.cmp(&b.name)));
@@ -93,17 +72,16 @@ pub fn user(
         reason,
         budget_ns: demand.budget,
         period_ns: demand.period,
-        asked: small(&asked, true),
-        free: small(&free, false),
+        asked: demand.density(),
+        free: amount::below(free, held.len() + 1),
         holders,
         nearest: Nearest { budget_ns: budget, period_ns: period },
     }))
 }
 
 /// A number of CPUs, to hundredths.
-fn show(x: &BigRational) -> String {
-    let hundredths = (x * BigRational::from(BigInt::from(100))).round().to_integer();
-    let hundredths = hundredths.to_u64().unwrap_or(u64::MAX);
+fn show(x: Fraction) -> String {
+    let hundredths = (x * 100).round().to_integer();
     match hundredths % 100 {
         0 => (hundredths / 100).to_string(),
         rest => format!("{}.{rest:02}", hundredths / 100),

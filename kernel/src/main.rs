@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use clap::Parser;
@@ -29,6 +29,8 @@ use scx_stats::prelude::StatsServer;
 
 /// How often the service looks after what nobody tells it of.
 const TICK: Duration = Duration::from_millis(500);
+/// How often it does so at most, however many requests come.
+const LOOK: Duration = Duration::from_millis(20);
 /// Threads the scheduler can hold; further ones still run, as best effort.
 const THREADS: usize = 16 << 10;
 /// Reservations at a time.
@@ -167,7 +169,9 @@ fn run(options: &Options) -> Result<ExitCode> {
         std::thread::spawn(move || stats::monitor(interval, &stop));
     }
     let service = Service::new(Book::new(scheduler, Proc, settings), socket);
-    Session { service, signals, companion, recorder, failure: None, metrics }.serve()
+    let (looked, counted) = (Instant::now(), None);
+    Session { service, signals, companion, recorder, failure: None, metrics, looked, counted }
+        .serve()
 }
 
 /// SIGINT, SIGTERM and SIGHUP ask this process to end.
@@ -197,13 +201,21 @@ struct Session<'a> {
     recorder: Option<Recorder>,
     failure: Option<anyhow::Error>,
     metrics: Arc<Mutex<Metrics>>,
+    looked: Instant,
+    counted: Option<Instant>,
 }
 
 impl Session<'_> {
     fn serve(mut self) -> Result<ExitCode> {
+        let mut looked = true;
         while !self.service.book.engine.exited() && !self.signals.stop.load(Ordering::Relaxed) {
-            self.service.turn(TICK, &self.signals.wake)?;
-            self.service.book.tick();
+            self.service.turn(if looked { TICK } else { LOOK }, &self.signals.wake)?;
+            // It looks at all reservations: not after every request.
+            looked = self.looked.elapsed() >= LOOK;
+            if looked {
+                self.looked = Instant::now();
+                self.service.book.tick();
+            }
             for notice in self.service.book.notices() {
                 log::say(notice);
             }
@@ -211,8 +223,10 @@ impl Session<'_> {
                 log::say(format_args!("budgets are enforced by the tick only: {e:#}"));
             }
             self.record();
-            let held = self.count();
-            if held == 0 && self.companion.as_ref().is_some_and(|c| Proc.gone(c)) {
+            self.count();
+            if self.service.book.live() == 0
+                && self.companion.as_ref().is_some_and(|c| Proc.gone(c))
+            {
                 break;
             }
         }
@@ -230,15 +244,17 @@ impl Session<'_> {
         }
     }
 
-    /// Brings the statistics up to date; returns how many reservations are held.
-    fn count(&mut self) -> usize {
+    /// Brings the statistics up to date.
+    fn count(&mut self) {
+        if self.counted.is_some_and(|at| at.elapsed() < TICK) {
+            return;
+        }
+        self.counted = Some(Instant::now());
         let root = Peer { uid: 0, connection: 0 };
         let answer = self.service.book.answer(root, Request::Status);
-        let Response::Status { reservations, .. } = answer else { return 0 };
-        let held = reservations.len();
+        let Response::Status { reservations, .. } = answer else { return };
         let latest = Metrics::new(&self.service.book.counters(), reservations);
         *self.metrics.lock().unwrap_or_else(|e| e.into_inner()) = latest;
-        held
     }
 
     /// Unloads the scheduler, then does the rest.

@@ -148,6 +148,11 @@ impl<E: Engine, S: System> Book<E, S> {
         all
     }
 
+    /// How many reservations are in force.
+    pub fn live(&self) -> usize {
+        self.held.values().filter(|h| h.state == State::Live).count()
+    }
+
     fn status(&self) -> Response {
         Response::Status {
             policy: self.settings.policy(),

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 use super::*;
+use num_rational::BigRational;
 use proptest::prelude::*;
 
 const MS: u64 = 1_000_000;
@@ -154,6 +155,41 @@ fn what_no_longer_fits_after_a_cpu_went_is_said() {
 }
 
 #[test]
+fn a_thousand_odd_periods_near_an_hour_are_tested_and_summed_up_with_a_few_divisions() {
+    let divisions = || crate::amount::DIVISIONS.with(|n| n.get());
+    let mut b = book(4, share(1, 20), Domains::Global, Fit::First);
+    for id in 0..1024u32 {
+        // No two of these periods have much of a common factor: exact sums would have 40 000 bits.
+        b.admit(id, demand(3 * MS, HOUR - 2 * u64::from(id) - 1)).unwrap();
+    }
+    let before = divisions();
+    let (reserved, free) = (b.reserved(), b.free());
+    assert_eq!(divisions() - before, 0);
+    assert!(reserved + free > share(379, 100) && reserved + free <= share(19, 5));
+    b.test(&demand(3 * MS, HOUR - 5)).unwrap();
+    assert!(divisions() - before < 100, "{} divisions", divisions() - before);
+    let refusal = b.test(&demand(HOUR - 1, HOUR)).unwrap_err();
+    assert!(b.test(&demand(refusal.nearest.budget_ns.unwrap(), HOUR)).is_ok());
+    for id in 0..1024 {
+        b.release(id);
+    }
+    assert_eq!((b.reserved(), b.free()), (share(0, 1), share(19, 5)));
+}
+
+#[test]
+fn what_fits_exactly_is_granted_whatever_the_periods() {
+    // Each CPU's last place is what odd periods leave, to the last nanosecond of an hour.
+    for domains in [Domains::Global, Domains::Partitioned, Domains::Clustered(1), Domains::Split] {
+        let mut b = book(1, share(0, 1), domains, Fit::First);
+        for id in 0..417 {
+            b.admit(id, demand(100_000, 41_700_000)).unwrap_or_else(|r| panic!("{domains:?}: {r}"));
+        }
+        assert_eq!(b.free(), share(0, 1));
+        assert!(b.test(&demand(1, HOUR)).is_err());
+    }
+}
+
+#[test]
 fn two_hundred_holders_make_a_short_list() {
     let mut b = book(4, share(0, 1), Domains::Global, Fit::First);
     for id in 0..200 {
@@ -182,7 +218,7 @@ proptest! {
             let before = b.free();
             match b.admit(id as u32, d.clone()) {
                 Ok(p) => {
-                    prop_assert!(d.load() <= big(before));
+                    prop_assert!(d.density() <= before);
                     prop_assert!(!p.cpus.is_empty());
                     prop_assert!(d.cpus.is_none_or(|l| p.cpus.iter().all(|c| l.contains(c))));
                 }
@@ -201,7 +237,8 @@ proptest! {
                 }
             }
         }
-        let granted: BigRational = b.granted.values().map(|g| g.0.load()).sum();
+        let exact = |d: &Demand| BigRational::new(d.budget.into(), d.over().into());
+        let granted: BigRational = b.granted.values().map(|g| exact(&g.0)).sum();
         prop_assert!(granted <= BigRational::new((19 * cpus).into(), 20.into()));
     }
 }

@@ -76,6 +76,11 @@ pub(crate) fn violation(tasks: &[Sporadic], steps: u32) -> Result<Option<u64>, (
     if compare_utilization(tasks, 1) == Ordering::Greater {
         return Ok(Some(0));
     }
+    violation_within(tasks, steps)
+}
+
+/// The same where U ≤ 1 is known.
+pub(crate) fn violation_within(tasks: &[Sporadic], steps: u32) -> Result<Option<u64>, ()> {
     if tasks.iter().all(|task| task.deadline >= task.period) {
         return Ok(None);
     }
