@@ -180,7 +180,10 @@ impl Run {
             Ok(Some(got)) => report(options, &grant, &got, elapsed, code)?,
             Ok(None) => (),
             Err(error) => {
-                let lost = matches!(error.downcast_ref(), Some(Error::Protocol(_)));
+                let lost = matches!(
+                    error.downcast_ref(),
+                    Some(Error::Protocol(_) | Error::NoService { .. })
+                );
                 let since =
                     if lost { "; the service has ended, and the reservation with it" } else { "" };
                 complain!("onbeat: what {} got is not known: {error}{since}", self.name);

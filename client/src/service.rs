@@ -7,13 +7,15 @@ use onbeat_model::protocol::{
 use std::io::{self, BufReader};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use thiserror::Error;
 
 /// Where the service listens unless [`SOCKET_VARIABLE`] says otherwise.
 pub const DEFAULT_SOCKET: &str = "/run/onbeat/control.sock";
 /// Environment variable that names another socket.
 pub const SOCKET_VARIABLE: &str = "ONBEAT_SOCKET";
+/// The service cuts off who has asked nothing for 10 s and holds no reservation: who comes back later connects anew.
+const SILENCE: Duration = Duration::from_secs(5);
 /// A service that takes longer than this to answer is as good as none.
 const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -126,6 +128,9 @@ pub struct Grant {
 #[derive(Debug)]
 pub struct Service {
     stream: BufReader<UnixStream>,
+    socket: PathBuf,
+    /// When it last answered.
+    last: Instant,
 }
 
 impl Service {
@@ -151,15 +156,26 @@ impl Service {
         let stream = UnixStream::connect(path)
             .and_then(patient)
             .map_err(|error| Error::NoService { socket: path.into(), error })?;
-        Ok(Self { stream: BufReader::new(stream) })
+        Ok(Self { stream: BufReader::new(stream), socket: path.into(), last: Instant::now() })
     }
 
-    /// Sends one request and returns its answer.
+    /// Sends one request and returns its answer; connects anew if the service has closed a silent connection.
     ///
     /// # Errors
     /// [`Error::Protocol`] when the connection breaks, [`Error::Mute`] when nothing comes;
     /// [`Error::Failed`] and [`Error::Refused`] when that is the answer.
     pub fn ask(&mut self, request: &Request) -> Result<Response, Error> {
+        let silent = self.last.elapsed() > SILENCE;
+        let mut answer = self.ask_once(request);
+        if silent && answer.as_ref().is_err_and(closed) {
+            *self = Self::connect_to(&self.socket)?;
+            answer = self.ask_once(request);
+        }
+        self.last = Instant::now();
+        answer
+    }
+
+    fn ask_once(&mut self, request: &Request) -> Result<Response, Error> {
         let mute = |error: ProtocolError| match error {
             ProtocolError::Io(e) if e.kind() == io::ErrorKind::WouldBlock => Error::Mute,
             other => other.into(),
@@ -196,6 +212,16 @@ impl Service {
             Response::Released(got) => Ok(got),
             other => Err(unexpected(&other)),
         }
+    }
+}
+
+/// Whether the other side had closed before it read the request.
+fn closed(error: &Error) -> bool {
+    use io::ErrorKind::{BrokenPipe, ConnectionReset};
+    match error {
+        Error::Protocol(ProtocolError::CutOff) => true,
+        Error::Protocol(ProtocolError::Io(e)) => matches!(e.kind(), BrokenPipe | ConnectionReset),
+        _ => false,
     }
 }
 
@@ -257,8 +283,29 @@ mod tests {
     fn who_holds_the_socket_and_says_nothing_is_called_mute() {
         let (here, _there) = UnixStream::pair().unwrap();
         here.set_read_timeout(Some(Duration::from_millis(1))).unwrap();
-        let error = Service { stream: BufReader::new(here) }.ask(&Request::Stats).unwrap_err();
+        let stream = BufReader::new(here);
+        let mut service = Service { stream, socket: PathBuf::new(), last: Instant::now() };
+        let error = service.ask(&Request::Stats).unwrap_err();
         assert!(matches!(error, Error::Mute), "{error}");
         assert!(error.to_string().contains("10 s"), "{error}");
+    }
+
+    #[test]
+    fn who_was_silent_for_long_and_was_cut_off_connects_anew() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("s");
+        let listener = std::os::unix::net::UnixListener::bind(&path).unwrap();
+        let service = std::thread::spawn(move || {
+            drop(listener.accept().unwrap());
+            let mut stream = BufReader::new(listener.accept().unwrap().0);
+            let request: Option<Request> = protocol::read_message(&mut stream, 1 << 16).unwrap();
+            let answer = Response::Stats { counters: Default::default() };
+            protocol::write_message(stream.get_mut(), &answer).unwrap();
+            request
+        });
+        let mut client = Service::connect_to(&path).unwrap();
+        client.last = Instant::now() - 2 * SILENCE;
+        assert!(matches!(client.ask(&Request::Stats), Ok(Response::Stats { .. })));
+        assert_eq!(service.join().unwrap(), Some(Request::Stats));
     }
 }

@@ -20,12 +20,18 @@ use crate::engine::Engine;
 use crate::reservations::{Book, Peer};
 use crate::system::System;
 
-/// Connections at a time.
+/// Connections of ordinary users at a time.
 const CLIENTS: usize = 512;
+/// Connections of root at a time, beside those.
+const CLIENTS_OF_ROOT: usize = 256;
 /// Connections of one ordinary user at a time.
 const CLIENTS_OF_A_USER: usize = 64;
 /// A request must be whole, and an answer read, within this.
 const PATIENCE: Duration = Duration::from_secs(5);
+/// Who holds no reservation and asks nothing for so long is cut off.
+const SILENCE: Duration = Duration::from_secs(10);
+/// How often silent ones are looked for.
+const SWEEP: Duration = Duration::from_secs(1);
 /// Requests answered before others get their turn.
 const TURN: usize = 16;
 
@@ -81,6 +87,8 @@ struct Client {
     output: Vec<u8>,
     /// Since when an answer has been waiting to be read.
     unread: Option<Instant>,
+    /// Since when it has asked nothing.
+    silent: Instant,
     /// No more requests: what is left to say is said, then it is closed.
     done: bool,
 }
@@ -141,6 +149,7 @@ impl Client {
                 break; // an answer must be read before the next is worked out
             }
             let Some(line) = self.line() else { break };
+            self.silent = Instant::now();
             let answer = match parse_message::<Request>(&line) {
                 _ if line.len() as u64 > REQUEST_BYTES => too_long(),
                 Ok(request) => book.answer(self.peer, request),
@@ -189,12 +198,15 @@ pub struct Service<E, S> {
     connections: u64,
     /// Some client has whole requests that wait for their turn.
     pending: bool,
+    /// When silent clients were last looked for.
+    swept: Instant,
 }
 
 impl<E: Engine, S: System> Service<E, S> {
     /// A service that has not answered anybody yet.
     pub fn new(book: Book<E, S>, socket: Socket) -> Self {
-        Self { book, socket, clients: BTreeMap::new(), connections: 0, pending: false }
+        let swept = Instant::now();
+        Self { book, socket, clients: BTreeMap::new(), connections: 0, pending: false, swept }
     }
 
     /// Serves whoever wants something, or returns after `patience`, or when `wake` is readable.
@@ -240,12 +252,21 @@ impl<E: Engine, S: System> Service<E, S> {
             }
             self.pending |= client.serve(&mut self.book);
         }
-        let over: Vec<u64> =
-            self.clients.iter().filter(|(_, c)| c.over()).map(|(id, _)| *id).collect();
-        for id in over {
-            self.clients.remove(&id);
-            self.book.disconnected(id);
+        // It looks at all reservations: not after every request.
+        let sweep = self.swept.elapsed() > SWEEP;
+        if sweep {
+            self.swept = Instant::now();
         }
+        let idle = |c: &Client| {
+            sweep && c.silent.elapsed() > SILENCE && !self.book.serves(c.peer.connection)
+        };
+        let over: Vec<u64> = self
+            .clients
+            .iter()
+            .filter(|(_, client)| client.over() || idle(client))
+            .map(|(id, _)| *id)
+            .collect();
+        over.into_iter().for_each(|id| self.hang_up(id));
         if knock {
             self.accept();
         }
@@ -260,27 +281,63 @@ impl<E: Engine, S: System> Service<E, S> {
             if stream.set_nonblocking(true).is_err() {
                 continue;
             }
-            self.connections += 1;
-            let uid = who.uid.as_raw();
-            let peer = Peer { uid, connection: self.connections };
-            let mut client = Client {
-                stream,
-                peer,
-                input: Vec::new(),
-                begun: None,
-                output: Vec::new(),
-                unread: None,
-                done: false,
-            };
-            let same = self.clients.values().filter(|c| c.peer.uid == uid).count();
-            let full = self.clients.len() >= CLIENTS || (uid != 0 && same >= CLIENTS_OF_A_USER);
-            if full {
-                client.say(&error("too many connections", "close some, or try again later"));
-                client.write();
-                continue;
-            }
-            self.clients.insert(self.connections, client);
+            self.welcome(stream, who.uid.as_raw());
         }
+    }
+
+    /// Takes a new connection of user `uid`, or says why not.
+    fn welcome(&mut self, stream: UnixStream, uid: u32) {
+        self.connections += 1;
+        let mut client = Client {
+            stream,
+            peer: Peer { uid, connection: self.connections },
+            input: Vec::new(),
+            begun: None,
+            output: Vec::new(),
+            unread: None,
+            silent: Instant::now(),
+            done: false,
+        };
+        if self.room(uid) {
+            self.clients.insert(self.connections, client);
+        } else {
+            client.say(&error("too many connections", "close some, or try again later"));
+            client.write();
+        }
+    }
+
+    /// Whether there is room for one more connection of user `uid`; another user's may have to go for it.
+    fn room(&mut self, uid: u32) -> bool {
+        let mut users: BTreeMap<u32, usize> = BTreeMap::new();
+        for client in self.clients.values() {
+            *users.entry(client.peer.uid).or_default() += 1;
+        }
+        let roots = users.remove(&0).unwrap_or(0);
+        if uid == 0 {
+            return roots < CLIENTS_OF_ROOT;
+        }
+        let mine = users.get(&uid).copied().unwrap_or(0);
+        if mine >= CLIENTS_OF_A_USER {
+            return false;
+        }
+        if users.values().sum::<usize>() < CLIENTS {
+            return true;
+        }
+        // Who has most gives up the one that has been silent longest, unless it holds a reservation.
+        let idle = |c: &&Client| {
+            let theirs = users.get(&c.peer.uid).copied().unwrap_or(0);
+            theirs > mine + 1 && !self.book.serves(c.peer.connection)
+        };
+        let silent = |c: &&Client| (users[&c.peer.uid], std::cmp::Reverse(c.silent));
+        let loser = self.clients.values().filter(idle).max_by_key(silent);
+        let Some(loser) = loser.map(|c| c.peer.connection) else { return false };
+        self.hang_up(loser);
+        true
+    }
+
+    fn hang_up(&mut self, connection: u64) {
+        self.clients.remove(&connection);
+        self.book.disconnected(connection);
     }
 }
 

@@ -49,6 +49,11 @@ impl<E: Engine, S: System> Book<E, S> {
         }
     }
 
+    /// Whether a reservation was made over this connection and is not yet given back.
+    pub fn serves(&self, connection: u64) -> bool {
+        self.held.values().any(|held| held.connection == Some(connection))
+    }
+
     /// A connection was closed: nobody will ask for the last words of what it had reserved.
     pub fn disconnected(&mut self, connection: u64) {
         for held in self.held.values_mut() {

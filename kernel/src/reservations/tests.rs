@@ -325,10 +325,13 @@ fn the_place_of_an_ended_reservation_is_free_once_its_connection_is_closed() {
     let (mut book, fake) = book(Order::GlobalEdf, 4);
     fake.process(10, 1000, 2);
     granted(book.answer(USER, ask(10, 5, 10)));
+    assert!(book.serves(USER.connection) && !book.serves(ROOT.connection));
     fake.kill(10);
     book.tick();
     assert_eq!(fake.0.borrow().servers.len(), 1);
+    assert!(book.serves(USER.connection));
     book.disconnected(USER.connection);
+    assert!(!book.serves(USER.connection));
     book.tick();
     assert!(fake.0.borrow().servers.is_empty());
 }

@@ -167,7 +167,9 @@ fn half_a_request_is_not_waited_for_for_ever() {
 #[test]
 fn one_more_client_than_there_is_room_for_is_told_so() {
     let mut bench = Bench::new();
-    let clients: Vec<UnixStream> = (0..CLIENTS)
+    let most =
+        if rustix::process::getuid().is_root() { CLIENTS_OF_ROOT } else { CLIENTS_OF_A_USER };
+    let clients: Vec<UnixStream> = (0..most)
         .map(|_| {
             let client = bench.client();
             bench.turns(1);
@@ -178,11 +180,58 @@ fn one_more_client_than_there_is_room_for_is_told_so() {
     bench.turns(2);
     let mut text = String::new();
     late.read_to_string(&mut text).unwrap();
-    // Root has room for all of them, an ordinary user for fewer.
     assert!(text.contains("too many connections"), "{text}");
     drop(clients);
     bench.turns(2);
     assert!(bench.service.clients.is_empty());
+}
+
+/// As many idle connections as all ordinary users together may have.
+fn crowded(bench: &mut Bench) -> Vec<UnixStream> {
+    let others = (0..CLIENTS).map(|i| {
+        let (here, there) = UnixStream::pair().unwrap();
+        bench.service.welcome(there, 1000 + (i / CLIENTS_OF_A_USER) as u32);
+        here
+    });
+    others.collect()
+}
+
+fn connections(bench: &Bench, uid: u32) -> usize {
+    bench.service.clients.values().filter(|c| c.peer.uid == uid).count()
+}
+
+#[test]
+fn idle_connections_of_many_users_shut_out_neither_root_nor_another_user() {
+    let mut bench = Bench::new();
+    let _crowd = crowded(&mut bench);
+    assert_eq!(bench.service.clients.len(), CLIENTS);
+    let (_root, there) = UnixStream::pair().unwrap();
+    bench.service.welcome(there, 0);
+    assert_eq!(connections(&bench, 0), 1);
+    // A newcomer takes the place of one of those who have most, until all have as many.
+    for i in 0..CLIENTS_OF_A_USER {
+        let (_, there) = UnixStream::pair().unwrap();
+        bench.service.welcome(there, 5000);
+        assert!(connections(&bench, 5000) > 0, "{i}");
+        assert!(bench.service.clients.len() <= CLIENTS + 1);
+    }
+    let users = CLIENTS / CLIENTS_OF_A_USER;
+    let least = (0..users).map(|i| connections(&bench, 1000 + i as u32)).min().unwrap();
+    assert!(least >= CLIENTS / (users + 1), "{least}");
+    assert!(connections(&bench, 5000) >= CLIENTS / (users + 1));
+}
+
+#[test]
+fn who_holds_nothing_and_is_silent_is_cut_off_after_a_while() {
+    let mut bench = Bench::new();
+    let (mut silent, mut busy) = (bench.client(), bench.client());
+    bench.turns(2);
+    let long_ago = Instant::now() - SILENCE - Duration::from_secs(1);
+    bench.service.clients.values_mut().for_each(|c| c.silent = long_ago);
+    bench.service.swept = long_ago;
+    assert!(matches!(bench.ask(&mut busy, &status_line()), Response::Status { .. }));
+    assert_eq!(bench.service.clients.len(), 1);
+    assert_eq!(silent.read(&mut [0; 8]).unwrap(), 0);
 }
 
 #[test]
@@ -235,7 +284,7 @@ fn what_the_scheduler_has_no_room_for_is_an_error_not_a_grant() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(200))]
+    #![proptest_config(ProptestConfig::with_cases(60))]
     /// Any bytes: the service neither fails nor stops serving others.
     #[test]
     fn no_bytes_make_the_service_fail(
