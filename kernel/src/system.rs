@@ -85,20 +85,13 @@ impl System for Proc {
     fn facts(&self, pid: u32) -> io::Result<Facts> {
         let mut facts = Facts { uids: BTreeSet::new(), cpus: 0, kernel: false };
         for tid in self.threads(pid)? {
-            let status = match fs::read_to_string(format!("/proc/{pid}/task/{tid}/status")) {
+            // As bytes: names need be no UTF-8.
+            let status = match fs::read(format!("/proc/{pid}/task/{tid}/status")) {
                 Ok(status) => status,
                 Err(e) if tid as u32 == pid => return Err(e),
                 Err(_) => continue, // it ended meanwhile
             };
-            for line in status.lines() {
-                if let Some(uids) = line.strip_prefix("Uid:") {
-                    facts
-                        .uids
-                        .extend(uids.split_whitespace().filter_map(|u| u.parse::<u32>().ok()));
-                } else if let Some(is) = line.strip_prefix("Kthread:") {
-                    facts.kernel = is.trim() == "1";
-                }
-            }
+            note_status(&String::from_utf8_lossy(&status), &mut facts);
         }
         let number = Pid::from_raw(pid as i32);
         let cpus = rustix::thread::sched_getaffinity(number)?;
@@ -118,12 +111,23 @@ impl System for Proc {
         let number = |entry: fs::DirEntry| entry.file_name().to_str()?.parse::<u32>().ok();
         for pid in processes.flatten().filter_map(number) {
             for tid in self.threads(pid).unwrap_or_default() {
-                if let Ok(stat) = fs::read_to_string(format!("/proc/{pid}/task/{tid}/stat")) {
-                    note_class(&stat, tid, &mut above);
+                if let Ok(stat) = fs::read(format!("/proc/{pid}/task/{tid}/stat")) {
+                    note_class(&String::from_utf8_lossy(&stat), tid, &mut above);
                 }
             }
         }
         above
+    }
+}
+
+/// Looks at /proc/PID/status, in which the kernel escapes ends of lines in names.
+fn note_status(status: &str, facts: &mut Facts) {
+    for line in status.lines() {
+        if let Some(uids) = line.strip_prefix("Uid:") {
+            facts.uids.extend(uids.split_whitespace().filter_map(|u| u.parse::<u32>().ok()));
+        } else if let Some(is) = line.strip_prefix("Kthread:") {
+            facts.kernel |= is.trim() == "1";
+        }
     }
 }
 
@@ -139,7 +143,10 @@ fn note_class(stat: &str, tid: i32, above: &mut Above) {
         return;
     }
     match field(41) {
-        Some(1 | 2) => drop(above.realtime.insert(name.to_string())),
+        // It will be printed.
+        Some(1 | 2) => {
+            above.realtime.insert(name.chars().filter(|c| !c.is_control()).collect());
+        }
         Some(6) => above.deadline += deadline_bandwidth(tid),
         _ => (),
     }
@@ -174,6 +181,32 @@ mod tests {
         assert!(facts.uids.contains(&rustix::process::getuid().as_raw()));
         assert!(!facts.kernel && facts.cpus != 0);
         assert!(Proc.threads(me).unwrap().contains(&(me as i32)));
+    }
+
+    #[test]
+    fn a_name_that_is_no_utf8_hides_neither_owner_nor_class() {
+        use std::os::unix::ffi::OsStrExt;
+        let folder = tempfile::tempdir().unwrap();
+        let name = std::ffi::OsStr::from_bytes(b"caf\xc3 (\xff");
+        std::os::unix::fs::symlink("/bin/sleep", folder.path().join(name)).unwrap();
+        let mut child =
+            std::process::Command::new(folder.path().join(name)).arg("60").spawn().unwrap();
+        let path = format!("/proc/{}/stat", child.id());
+        // The name changes when the program begins.
+        while !fs::read(&path).unwrap().contains(&b'\xff') {
+            std::thread::yield_now();
+        }
+        let facts = Proc.facts(child.id());
+        let stat = fs::read(path).unwrap();
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert_eq!(facts.unwrap().uids, [rustix::process::getuid().as_raw()].into());
+        let mut stat = String::from_utf8_lossy(&stat).into_owned();
+        let policy = stat.trim_end().rsplitn(12, ' ').last().unwrap().len() - 1;
+        stat.replace_range(policy..=policy, "1");
+        let mut above = Above::default();
+        note_class(&stat, 7, &mut above);
+        assert_eq!(above.realtime.len(), 1, "{stat}");
     }
 
     #[test]
