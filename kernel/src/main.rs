@@ -14,6 +14,7 @@ use clap::Parser;
 use onbeat_kernel::arena::Layout;
 use onbeat_kernel::log;
 use onbeat_kernel::machine::{self, format_cpus, mask_of};
+use onbeat_kernel::rate::{Notice, Rate};
 use onbeat_kernel::recorder::Recorder;
 use onbeat_kernel::reservations::{Book, Peer};
 use onbeat_kernel::scheduler::Scheduler;
@@ -169,9 +170,18 @@ fn run(options: &Options) -> Result<ExitCode> {
         std::thread::spawn(move || stats::monitor(interval, &stop));
     }
     let service = Service::new(Book::new(scheduler, Proc, settings), socket);
-    let (looked, counted) = (Instant::now(), None);
-    Session { service, signals, companion, recorder, failure: None, metrics, looked, counted }
-        .serve()
+    Session {
+        service,
+        signals,
+        companion,
+        recorder,
+        failure: None,
+        metrics,
+        rate: Rate::new(Instant::now()),
+        looked: Instant::now(),
+        counted: None,
+    }
+    .serve()
 }
 
 /// SIGINT, SIGTERM and SIGHUP ask this process to end.
@@ -201,6 +211,7 @@ struct Session<'a> {
     recorder: Option<Recorder>,
     failure: Option<anyhow::Error>,
     metrics: Arc<Mutex<Metrics>>,
+    rate: Rate,
     looked: Instant,
     counted: Option<Instant>,
 }
@@ -216,12 +227,7 @@ impl Session<'_> {
                 self.looked = Instant::now();
                 self.service.book.tick();
             }
-            for notice in self.service.book.notices() {
-                log::say(notice);
-            }
-            if let Err(e) = self.service.book.engine.renew_clocks() {
-                log::say(format_args!("budgets are enforced by the tick only: {e:#}"));
-            }
+            self.say();
             self.record();
             self.count();
             if self.service.book.live() == 0
@@ -231,6 +237,24 @@ impl Session<'_> {
             }
         }
         self.end()
+    }
+
+    /// Says what has happened, but not all that users cause.
+    fn say(&mut self) {
+        let mut notices = self.service.book.notices();
+        if let Err(e) = self.service.book.engine.renew_clocks() {
+            let text = format!("budgets are enforced by the tick only: {e:#}");
+            notices.push(Notice { user: None, text });
+        }
+        let now = Instant::now();
+        for notice in notices {
+            if self.rate.may(&notice, now) {
+                log::say(notice.text);
+            }
+        }
+        if let Some(words) = self.rate.summary(now) {
+            log::say(words);
+        }
     }
 
     /// Keeps the ring of events from overflowing.

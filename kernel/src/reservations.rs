@@ -12,6 +12,7 @@ use onbeat_model::units::{HOUR, US, format_duration};
 use crate::engine::Engine;
 use crate::limits;
 use crate::machine::{cpus_of, format_cpus, mask_of};
+use crate::rate::Notice;
 use crate::scheduler::{Place, Reservation};
 use crate::settings::Settings;
 use crate::system::{Above, System, Watch};
@@ -90,7 +91,7 @@ pub struct Book<E, S> {
     online: u64,
     above: Above,
     above_at: Instant,
-    notices: Vec<String>,
+    notices: Vec<Notice>,
 }
 
 impl<E: Engine, S: System> Book<E, S> {
@@ -131,8 +132,12 @@ impl<E: Engine, S: System> Book<E, S> {
     }
 
     /// What happened that people should know, since the last call.
-    pub fn notices(&mut self) -> Vec<String> {
+    pub fn notices(&mut self) -> Vec<Notice> {
         std::mem::take(&mut self.notices)
+    }
+
+    fn note(&mut self, user: Option<u32>, text: String) {
+        self.notices.push(Notice { user, text });
     }
 
     /// Counters of service and scheduler.
@@ -380,20 +385,22 @@ impl<E: Engine, S: System> Book<E, S> {
             );
         }
         if left_out > 0 {
-            self.notices.push(format!(
+            let what = format!(
                 "reservation {id} ({}) does not cover {left_out} of its threads, which have a \
                  policy of their own (SCHED_FIFO, SCHED_RR or SCHED_DEADLINE)",
                 r.name
-            ));
+            );
+            self.note(Some(peer.uid), what);
         }
-        self.notices.push(format!(
+        let what = format!(
             "reservation {id}: {} every {} for {} (process {}, user {})",
             format_duration(r.budget_ns),
             format_duration(r.period_ns),
             r.name,
             r.pid,
             peer.uid
-        ));
+        );
+        self.note(Some(peer.uid), what);
         Ok(Response::Granted {
             id,
             policy: self.settings.policy(),

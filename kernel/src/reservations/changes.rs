@@ -27,11 +27,12 @@ impl<E: Engine, S: System> Book<E, S> {
         }
         if above.realtime.difference(&self.above.realtime).next().is_some() {
             let names: Vec<&str> = above.realtime.iter().map(String::as_str).collect();
-            self.notices.push(format!(
+            let what = format!(
                 "programs with real-time threads (SCHED_FIFO, SCHED_RR) rank above reservations and \
                  can delay them; their demand is not known: {}",
                 names.join(", ")
-            ));
+            );
+            self.note(None, what);
         }
         let changed = above.deadline != self.above.deadline;
         self.above = above;
@@ -44,7 +45,7 @@ impl<E: Engine, S: System> Book<E, S> {
         let online = self.engine.online();
         if online != self.online {
             self.online = online;
-            self.notices.push(format!("CPUs on line: {}", format_cpus(&cpus_of(online))));
+            self.note(None, format!("CPUs on line: {}", format_cpus(&cpus_of(online))));
             self.rebook(true);
         }
     }
@@ -75,11 +76,13 @@ impl<E: Engine, S: System> Book<E, S> {
             if (all || place != held.place)
                 && let Err(e) = self.engine.place(id, &place)
             {
-                self.notices.push(format!("reservation {id} cannot be moved: {e:#}"));
+                self.note(None, format!("reservation {id} cannot be moved: {e:#}"));
             }
             let held = self.held.get_mut(&id).expect("just read");
             held.place = place;
-            Self::mark(held, fits.is_ok(), &mut self.notices);
+            if let Some(what) = Self::mark(held, fits.is_ok()) {
+                self.note(None, what);
+            }
         }
         self.admission = admission;
     }
@@ -99,16 +102,15 @@ impl<E: Engine, S: System> Book<E, S> {
             .unwrap_or_else(|| held.place.clone())
     }
 
-    fn mark(held: &mut Held, guaranteed: bool, notices: &mut Vec<String>) {
-        if held.guaranteed != guaranteed {
+    fn mark(held: &mut Held, guaranteed: bool) -> Option<String> {
+        let changed = held.guaranteed != guaranteed;
+        held.guaranteed = guaranteed;
+        changed.then(|| {
             let word = if guaranteed { "again" } else { "no longer" };
             let (id, name) = (held.record.id, &held.record.name);
             let (budget, period) =
                 (format_duration(held.demand.budget), format_duration(held.demand.period));
-            notices.push(format!(
-                "reservation {id} ({name}, {budget} every {period}) is {word} guaranteed"
-            ));
-        }
-        held.guaranteed = guaranteed;
+            format!("reservation {id} ({name}, {budget} every {period}) is {word} guaranteed")
+        })
     }
 }

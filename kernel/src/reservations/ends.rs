@@ -25,7 +25,7 @@ impl<E: Engine, S: System> Book<E, S> {
         }
         let record = self.record(held);
         if held.state == State::Live {
-            self.notices.push(farewell(&record, "given back"));
+            self.note(Some(peer.uid), farewell(&record, "given back"));
         }
         self.close(id);
         Ok(record)
@@ -38,7 +38,7 @@ impl<E: Engine, S: System> Book<E, S> {
             match self.engine.release(id) {
                 Ok(true) => return drop(self.held.remove(&id)),
                 Ok(false) => (),
-                Err(e) => self.notices.push(format!("reservation {id} cannot be freed: {e:#}")),
+                Err(e) => self.note(None, format!("reservation {id} cannot be freed: {e:#}")),
             }
             for tid in self.engine.members(id) {
                 let _ = self.engine.assign(tid, None); // it may have ended
@@ -91,9 +91,10 @@ impl<E: Engine, S: System> Book<E, S> {
         self.admission.release(id);
         let record = self.record(&self.held[&id]);
         let held = self.held.get_mut(&id).expect("the caller found it");
-        self.notices.push(farewell(&record, "ended with its program"));
+        let (user, what) = (record.uid, farewell(&record, "ended with its program"));
         held.record = record;
         held.state = State::Ended;
+        self.note(Some(user), what);
     }
 }
 

@@ -170,6 +170,10 @@ const ROOT: Peer = Peer { uid: 0, connection: 1 };
 const USER: Peer = Peer { uid: 1000, connection: 2 };
 const OTHER: Peer = Peer { uid: 1001, connection: 3 };
 
+fn words(book: &mut Book<Fake, Fake>) -> String {
+    book.notices().into_iter().map(|notice| notice.text + "\n").collect()
+}
+
 fn granted(answer: Response) -> u32 {
     match answer {
         Response::Granted { id, .. } => id,
@@ -363,7 +367,7 @@ fn a_program_of_real_time_threads_only_gets_no_reservation() {
     assert!(fake.0.borrow().servers.is_empty());
     fake.0.borrow_mut().foreign.remove(&10);
     granted(book.answer(USER, ask(10, 5, 10)));
-    assert!(book.notices().iter().any(|n| n.contains("does not cover 1 of its threads")));
+    assert!(words(&mut book).contains("does not cover 1 of its threads"));
 }
 
 #[test]
@@ -394,13 +398,13 @@ fn when_a_cpu_goes_the_younger_loses_its_guarantee_and_gets_it_back_with_the_cpu
     book.tick();
     // Both run where there is a CPU; the younger was there first, but the older was promised first.
     assert_eq!(domain(old), domain(young));
-    let notices = book.notices().join("\n");
+    let notices = words(&mut book);
     assert!(notices.contains(&format!("reservation {young} (work, 5ms every 10ms) is no longer")));
     assert!(!notices.contains(&format!("reservation {old} ")), "{notices}");
     fake.0.borrow_mut().online = 0b11;
     book.tick();
     assert_ne!(domain(old), domain(young));
-    assert!(book.notices().join("\n").contains("again guaranteed"));
+    assert!(words(&mut book).contains("again guaranteed"));
 }
 
 #[test]
@@ -419,7 +423,7 @@ fn programs_with_real_time_threads_are_named() {
     let fake = Fake::new(2);
     fake.0.borrow_mut().above.realtime.insert("pipewire".into());
     let mut book = Book::new(fake.clone(), fake.clone(), settings(Order::GlobalEdf, 2));
-    assert!(book.notices().join("\n").contains("pipewire"));
+    assert!(words(&mut book).contains("pipewire"));
 }
 
 #[test]
