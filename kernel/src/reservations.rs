@@ -15,7 +15,7 @@ use crate::machine::{cpus_of, format_cpus, mask_of};
 use crate::rate::Notice;
 use crate::scheduler::{Place, Reservation};
 use crate::settings::Settings;
-use crate::system::{Above, System, Watch};
+use crate::system::{Above, Facts, System, Watch};
 
 mod changes;
 mod ends;
@@ -260,12 +260,7 @@ impl<E: Engine, S: System> Book<E, S> {
         if self.system.gone(&watch) {
             return Err(none());
         }
-        if peer.uid != 0 && !facts.uids.iter().eq([&peer.uid]) {
-            return problem(
-                format!("process {pid} does not belong to user {} alone", peer.uid),
-                "reserve for your own processes only, or ask root to",
-            );
-        }
+        owned(peer, pid, &facts)?;
         if facts.kernel {
             return problem(
                 format!("process {pid} is a thread of the kernel"),
@@ -273,6 +268,18 @@ impl<E: Engine, S: System> Book<E, S> {
             );
         }
         Ok((watch, facts.cpus))
+    }
+
+    /// Whether a process whose threads have just joined a reservation is still the one that was examined, and its user's.
+    fn confirm(&self, peer: Peer, id: u32) -> Result<(), Problem> {
+        let held = &self.held[&id];
+        let pid = held.watch.pid;
+        let ended = || Problem(format!("process {pid} has ended"), "give a pid that lives".into());
+        if peer.uid != 0 {
+            let facts = self.system.facts(pid).map_err(|_| ended())?;
+            owned(peer, pid, &facts)?;
+        }
+        if self.system.gone(&held.watch) { Err(ended()) } else { Ok(()) }
     }
 
     /// What is asked of the admission test.
@@ -377,6 +384,11 @@ impl<E: Engine, S: System> Book<E, S> {
         };
         self.held.insert(id, held);
         let (joined, left_out) = self.enlist(r.pid, id);
+        // What was looked at by number may have been another process since: the watch says whether it was.
+        if let Err(problem) = self.confirm(peer, id) {
+            self.close(id);
+            return Err(problem);
+        }
         if joined == 0 {
             self.close(id);
             return problem(
@@ -426,11 +438,26 @@ impl<E: Engine, S: System> Book<E, S> {
                 }
             }
         }
-        // Some of these have merely ended.
+        // Some have merely ended, and their numbers may be others' by now.
         let threads = self.system.threads(pid).unwrap_or_default();
         left_out.retain(|tid| threads.contains(tid));
+        let members = self.engine.members(id);
+        for tid in seen.iter().filter(|tid| !threads.contains(tid) && members.contains(tid)) {
+            let _ = self.engine.assign(*tid, None);
+        }
         (joined, left_out.len())
     }
+}
+
+/// Whether a process acts as who asks and nobody else.
+fn owned(peer: Peer, pid: u32, facts: &Facts) -> Result<(), Problem> {
+    if peer.uid == 0 || facts.uids.iter().eq([&peer.uid]) {
+        return Ok(());
+    }
+    problem(
+        format!("process {pid} does not belong to user {} alone", peer.uid),
+        "reserve for your own processes only, or ask root to",
+    )
 }
 
 #[cfg(test)]

@@ -11,7 +11,6 @@ use onbeat_model::policy::{Order, Server};
 use onbeat_model::units::{Fraction, MS};
 
 use super::*;
-use crate::system::Facts;
 
 mod books;
 
@@ -25,6 +24,21 @@ struct World {
     above: Above,
     online: u64,
     places: usize,
+    /// What happens to this process just before its threads are listed for the n-th time.
+    turn: Option<(u32, usize, Turn)>,
+    /// Watched processes that are gone though another has their number.
+    dead: BTreeSet<u32>,
+}
+
+/// What can happen to a process between check and assignment.
+#[derive(Clone, Copy)]
+enum Turn {
+    /// It ends, and one of that user gets its number.
+    Replaced(u32),
+    /// It becomes that user's.
+    Becomes(u32),
+    /// Its last thread ends, and a process of somebody else gets the number.
+    Loses(i32),
 }
 
 #[derive(Clone, Default)]
@@ -43,6 +57,24 @@ impl Fake {
         let facts = Facts { uids: [uid].into(), cpus: u64::MAX, kernel: false };
         let threads = (0..threads).map(|i| pid as i32 + i).collect();
         self.0.borrow_mut().processes.insert(pid, (facts, threads));
+    }
+
+    fn turn(&self, pid: u32) {
+        let mut world = self.0.borrow_mut();
+        let Some((_, left, what)) = world.turn.filter(|turn| turn.0 == pid) else { return };
+        world.turn = (left > 1).then_some((pid, left - 1, what));
+        if left > 1 {
+            return;
+        }
+        let process = world.processes.get_mut(&pid).unwrap();
+        match what {
+            Turn::Replaced(uid) => {
+                *process = (Facts { uids: [uid].into(), ..process.0.clone() }, vec![4000, 4001]);
+                world.dead.insert(pid);
+            }
+            Turn::Becomes(uid) => process.0.uids = [uid].into(),
+            Turn::Loses(tid) => process.1.retain(|t| *t != tid),
+        }
     }
 
     fn kill(&self, pid: u32) {
@@ -119,7 +151,8 @@ impl System for Fake {
     }
 
     fn gone(&self, watch: &Watch) -> bool {
-        !self.0.borrow().processes.contains_key(&watch.pid)
+        let world = self.0.borrow();
+        !world.processes.contains_key(&watch.pid) || world.dead.contains(&watch.pid)
     }
 
     fn facts(&self, pid: u32) -> io::Result<Facts> {
@@ -128,6 +161,7 @@ impl System for Fake {
     }
 
     fn threads(&self, pid: u32) -> io::Result<Vec<i32>> {
+        self.turn(pid);
         let world = self.0.borrow();
         world.processes.get(&pid).map(|p| p.1.clone()).ok_or_else(|| io::ErrorKind::NotFound.into())
     }
@@ -221,6 +255,35 @@ fn nobody_reserves_for_or_releases_what_belongs_to_another() {
     fake.0.borrow_mut().processes.get_mut(&10).unwrap().0.uids.insert(0);
     assert!(failed(book.answer(USER, ask(10, 1, 10))).contains("does not belong"));
     granted(book.answer(ROOT, ask(10, 1, 10)));
+}
+
+#[test]
+fn a_number_that_comes_to_mean_another_process_between_check_and_assignment_gets_nothing() {
+    for (peer, what, word) in [
+        (USER, Turn::Replaced(1001), "does not belong"),
+        (USER, Turn::Replaced(1000), "has ended"),
+        (ROOT, Turn::Replaced(1001), "has ended"),
+        (USER, Turn::Becomes(0), "does not belong"),
+    ] {
+        for nth in 1..=2 {
+            let (mut book, fake) = book(Order::GlobalEdf, 4);
+            fake.process(10, 1000, 3);
+            fake.0.borrow_mut().turn = Some((10, nth, what));
+            let answer = failed(book.answer(peer, ask(10, 5, 10)));
+            assert!(answer.contains(word), "{answer}");
+            assert!(fake.0.borrow().servers.is_empty());
+            let Response::Status { reserved, .. } = book.answer(ROOT, Request::Status) else {
+                panic!()
+            };
+            assert_eq!(reserved, Fraction::new(0, 1));
+        }
+    }
+    // A thread that ends meanwhile does not leave its number under the reservation.
+    let (mut book, fake) = book(Order::GlobalEdf, 4);
+    fake.process(10, 1000, 3);
+    fake.0.borrow_mut().turn = Some((10, 3, Turn::Loses(12)));
+    let id = granted(book.answer(USER, ask(10, 5, 10)));
+    assert_eq!(fake.members(id), [10, 11]);
 }
 
 #[test]
