@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::io::{self, Read, Write};
 use std::os::fd::AsFd;
-use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -50,8 +50,13 @@ impl Socket {
     pub fn bind(path: &Path) -> Result<Self> {
         let shown = path.display();
         if let Some(folder) = path.parent() {
-            fs::create_dir_all(folder)
+            let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
+            fs::DirBuilder::new()
+                .recursive(true)
+                .mode(0o755)
+                .create(folder)
                 .with_context(|| format!("cannot make the folder {}", folder.display()))?;
+            check_folders(folder)?;
         }
         if let Ok(meta) = path.symlink_metadata() {
             if !meta.file_type().is_socket() {
@@ -70,6 +75,28 @@ impl Socket {
         listener.set_nonblocking(true)?;
         Ok(Self { listener, path: path.into() })
     }
+}
+
+/// Whether nobody but root and this process's user can put another socket in the place of one in `folder`.
+fn check_folders(folder: &Path) -> Result<()> {
+    let whole = folder.canonicalize().with_context(|| format!("{}", folder.display()))?;
+    let me = rustix::process::geteuid().as_raw();
+    for folder in whole.ancestors() {
+        let meta = folder.metadata().with_context(|| format!("{}", folder.display()))?;
+        let shown = folder.display();
+        let remedy = "whoever writes there can put a service of their own in its place; choose another --socket";
+        if ![0, me].contains(&meta.uid()) {
+            bail!("the socket cannot be in {shown}: it belongs to user {}; {remedy}", meta.uid());
+        }
+        // Where the sticky bit is set only a file's owner can take it away; root's group is as good as root.
+        let others = if meta.gid() == 0 { 0o002 } else { 0o022 };
+        if meta.mode() & others != 0 && meta.mode() & 0o1000 == 0 {
+            bail!(
+                "the socket cannot be in {shown}: others can write there; {remedy}, or: chmod go-w {shown}"
+            );
+        }
+    }
+    Ok(())
 }
 
 impl Drop for Socket {

@@ -265,6 +265,25 @@ fn a_socket_in_use_and_a_file_in_the_way_are_errors_and_an_old_socket_is_replace
 }
 
 #[test]
+fn a_folder_that_others_can_write_is_no_place_for_the_socket() {
+    let folder = tempfile::tempdir().unwrap();
+    let inner = folder.path().join("inner");
+    fs::create_dir(&inner).unwrap();
+    for (mode, fits) in [(0o757, false), (0o1777, true), (0o755, true)] {
+        fs::set_permissions(folder.path(), fs::Permissions::from_mode(mode)).unwrap();
+        for path in [folder.path().join("s"), inner.join("s")] {
+            let bound = Socket::bind(&path);
+            assert_eq!(bound.is_ok(), fits, "{mode:o} {}", path.display());
+            if let Err(error) = bound {
+                let words = error.to_string();
+                assert!(words.contains("others can write there"), "{words}");
+                assert!(words.contains("choose another --socket"), "{words}");
+            }
+        }
+    }
+}
+
+#[test]
 fn what_the_scheduler_has_no_room_for_is_an_error_not_a_grant() {
     let mut bench = Bench::new();
     let mut client = bench.client();
