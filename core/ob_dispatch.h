@@ -35,7 +35,7 @@ OB_INLINE ob_task_p ob_thread_take(ob_p ob, ob_server_p sv, ob_cpu_p c)
 OB_INLINE void ob_budget_check(ob_p ob, ob_server_p sv, u64 now)
 {
 	ob_server_charge(sv, now);
-	if (sv->e > 0 || sv->throttled || !ob_policy_enforces(sv))
+	if (sv->e > 0 || sv->throttled || sv->spent || !ob_policy_enforces(sv))
 		return;
 	/* What it was given in a window whose share is used up is used up, too. */
 	if (sv->starved) {
@@ -134,14 +134,15 @@ OB_FN u64 ob_pick(ob_p ob OB_ARG, u32 cpu, ob_task_p prev OB_ARG, u64 now)
 	cand = (ob->online & bit) ? (ob_server_p)ob_tree_first(&c->domain->active, bit) : OB_NULL;
 	if (!(ob->online & bit))
 		mine = OB_NULL;
-	best = ob_min(cand ? cand->node.key : OB_KEY_BE, mine ? ob_server_key(mine) : OB_KEY_BE);
+	best =
+	    ob_min(cand ? cand->node.key : OB_KEY_BE, mine ? ob_server_key(mine, now) : OB_KEY_BE);
 	due = be && c->owed && ob_share_key(c, now) <= best;
 	if (due != c->share) {
 		ob_emit(ob, now, OB_KC(OB_EV_SHARE, cpu), OB_TS(OB_NONE, OB_NONE), due, 0);
 		c->share = due;
 	}
 	if (!due) {
-		if (mine && best == ob_server_key(mine)) {
+		if (mine && best == ob_server_key(mine, now)) {
 			t = prev;
 			c->key = best;
 			/* Not so to a server of the same key: changes at each turn gain nothing. */
@@ -211,7 +212,7 @@ OB_FN void ob_run(ob_p ob OB_ARG, u32 cpu, ob_task_p t OB_ARG, u64 now)
 		}
 		ob_server_charge(sv, now);
 		sv->running++;
-		c->key = ob_server_key(sv);
+		c->key = ob_server_key(sv, now);
 	} else {
 		ob_share_begin(ob, t);
 		if (!c->share)
@@ -260,6 +261,19 @@ OB_FN void ob_stop(ob_p ob OB_ARG, u32 cpu, u64 reason, u64 now)
 		ob_urgent_turn(ob, sv);
 }
 
+/* The key of what runs on `c` may have grown past somebody's who waits. */
+OB_INLINE void ob_key_check(ob_p ob, ob_cpu_p c, ob_server_p sv, u64 now)
+{
+	ob_node_p first;
+
+	if (ob_policy_lends(sv) != OB_LENDS_START || c->server != sv)
+		return;
+	c->key = ob_server_key(sv, now);
+	first = ob_tree_first(&c->domain->active, OB_BIT(c->id));
+	if (first && first->key < c->key)
+		ob->kick |= OB_BIT(c->id);
+}
+
 /* The timer of `cpu` fired, perhaps late, perhaps for nothing: only the state counts. */
 OB_FN void ob_tick(ob_p ob OB_ARG, u32 cpu, u64 now)
 {
@@ -270,8 +284,10 @@ OB_FN void ob_tick(ob_p ob OB_ARG, u32 cpu, u64 now)
 	ob_share_account(ob, c, now);
 	if (sv)
 		ob_budget_check(ob, sv, now);
-	if (sv)
+	if (sv) {
 		ob_turn_over(ob, c, sv, now);
+		ob_key_check(ob, c, sv, now);
+	}
 	if (c->share ? !c->owed : (c->use == OB_USE_RESERVED && ob_share_calls(ob, c, now)))
 		ob->kick |= bit;
 	ob_arm(ob, c);
@@ -290,6 +306,22 @@ OB_INLINE void ob_window_over(ob_p ob, ob_server_p sv, u64 now)
 	ob_preempt(ob, sv, sv->head ? sv->head->cpu : 0);
 }
 
+/* A spent server's deadline has come, or nobody has let it run for long. */
+OB_INLINE void ob_spent_over(ob_p ob, ob_server_p sv, u64 now)
+{
+	ob_server_charge(sv, now);
+	if (sv->s <= now) {
+		ob_unspend(ob, sv);
+		ob_policy_replenished(ob, sv, now);
+	} else {
+		if (!sv->running && sv->waiting)
+			sv->urgent = (u8)ob_min(sv->waiting, OB_URGENT_TURNS);
+		ob_spend(ob, sv, now);
+	}
+	ob_server_requeue(ob, sv);
+	ob_preempt(ob, sv, sv->head ? sv->head->cpu : 0);
+}
+
 /* The first node, if its time has come; else null, and its key lowers `*next`. */
 OB_INLINE ob_node_p ob_tree_due(ob_tree_p t, u64 now, u64 *next)
 {
@@ -301,6 +333,13 @@ OB_INLINE ob_node_p ob_tree_due(ob_tree_p t, u64 now, u64 *next)
 	return OB_NULL;
 }
 
+/* Whether a lending server's laxity is about to end, and has not. */
+OB_INLINE int ob_soon(ob_server_p sv, u64 now)
+{
+	return sv->counted && !sv->soon && sv->order == OB_ORDER_EDZL && sv->e > 0 &&
+	       now + (u64)sv->e < sv->s && now + (u64)sv->e + OB_MARGIN >= sv->s;
+}
+
 /* Brings back the servers whose time of replenishment has come, makes those urgent whose laxity
  * has ended, and takes those whose window has to their next CPU. */
 OB_FN void ob_alarm(ob_p ob OB_ARG, u64 now)
@@ -308,6 +347,7 @@ OB_FN void ob_alarm(ob_p ob OB_ARG, u64 now)
 	u64 next = OB_NEVER;
 	ob_server_p sv;
 	ob_node_p n;
+	u32 i;
 
 	/* What comes back may at once be linked again, and lowers this. */
 	ob->alarm_at = OB_NEVER;
@@ -315,7 +355,10 @@ OB_FN void ob_alarm(ob_p ob OB_ARG, u64 now)
 		n = ob_tree_due(&ob->windows, now, &next);
 		if (!n)
 			break;
-		ob_window_over(ob, OB_SERVER_OF_LAX(n), now);
+		if (OB_SERVER_OF_LAX(n)->spent)
+			ob_spent_over(ob, OB_SERVER_OF_LAX(n), now);
+		else
+			ob_window_over(ob, OB_SERVER_OF_LAX(n), now);
 	}
 	while (OB_LOOP) {
 		sv = (ob_server_p)ob_tree_due(&ob->throttled, now, &next);
@@ -332,9 +375,19 @@ OB_FN void ob_alarm(ob_p ob OB_ARG, u64 now)
 		if (!n)
 			break;
 		sv = OB_SERVER_OF_LAX(n);
-		sv->urgent = (u8)ob_min(ob_max(sv->waiting, 1), OB_URGENT_TURNS);
+		if (ob_soon(sv, now))
+			sv->soon = 1;
+		else
+			sv->urgent = (u8)ob_min(ob_max(sv->waiting, 1), OB_URGENT_TURNS);
 		ob_server_requeue(ob, sv);
 		ob_preempt(ob, sv, sv->head ? sv->head->cpu : 0);
+	}
+	for (i = OB_ZERO; i < ob->nr_domains && OB_LOOP; i++) {
+		ob_domain_p d = &ob->domain[i & (OB_MAX_DOMAINS - 1)];
+
+		if (d->look_at <= now)
+			ob_slack_look(ob, d, now);
+		next = ob_min(next, d->look_at);
 	}
 	ob->alarm_at = ob_min(ob->alarm_at, next);
 }
@@ -380,6 +433,7 @@ OB_FN void ob_online(ob_p ob OB_ARG, u32 cpu, u32 on, u64 now)
 /* Moves `sv` to `cpus` of another domain, after CPUs came or went. It is split no more. */
 OB_FN void ob_server_place(ob_p ob OB_ARG, ob_server_p sv OB_ARG, u64 domain, u64 cpus, u64 now)
 {
+	ob_server_dismiss(ob, sv);
 	if (!sv->throttled)
 		ob_tree_remove(&sv->domain->active, &sv->node);
 	if (sv->legs) {
@@ -389,6 +443,7 @@ OB_FN void ob_server_place(ob_p ob OB_ARG, ob_server_p sv OB_ARG, u64 domain, u6
 		sv->unbegun = 0;
 	}
 	ob_server_rehome(ob, sv, &ob->domain[domain % OB_MAX_DOMAINS], cpus);
+	ob_server_admit(ob, sv);
 	ob_server_expel(ob, sv, now);
 	if (sv->throttled)
 		return;
@@ -399,6 +454,13 @@ OB_FN void ob_server_place(ob_p ob OB_ARG, ob_server_p sv OB_ARG, u64 domain, u6
 /* `sv`, placed at its first leg's CPU, has just been split (its plan is filled in). */
 OB_FN void ob_server_split(ob_p ob OB_ARG, ob_server_p sv OB_ARG, u64 now)
 {
+	u32 legs = sv->legs;
+
+	sv->legs = 0;
+	ob_server_dismiss(ob, sv);
+	ob_unspend(ob, sv);
+	sv->legs = legs;
+	ob_server_admit(ob, sv);
 	/* Unsplit it may have been linked there; split it is not yet in the other. */
 	ob_tree_remove(&ob->laxity, &sv->lax);
 	sv->urgent = 0;

@@ -13,6 +13,10 @@ EXPORT void onbeat_server_init(ob_p ob, ob_server_p sv, u32 id, u32 domain, u64 
 {
 	ob_server_init(ob, sv, id, domain, cpus);
 }
+EXPORT void onbeat_admit(ob_p ob, ob_server_p sv)
+{
+	ob_server_admit(ob, sv);
+}
 EXPORT void onbeat_task_init(ob_task_p t, u32 tid, u64 cpus, u64 weight)
 {
 	ob_task_init(t, tid, cpus, weight);
@@ -78,7 +82,7 @@ EXPORT void onbeat_charge(ob_task_p t, u64 ran)
 EXPORT const char *onbeat_policy_name(u32 kind)
 {
 	switch (kind) {
-#define X(NAME, prefix, name, enforced, isolates, about) \
+#define X(NAME, prefix, name, enforced, isolates, lends, about) \
 	case OB_KIND_##NAME:                             \
 		return name;
 		OB_POLICIES(X)

@@ -6,7 +6,7 @@
 #ifndef OB_SERVER_H
 #define OB_SERVER_H
 
-#include "ob_share.h"
+#include "ob_key.h"
 
 /* Threads of one server take turns of this length at most, ns, and of the other at least. */
 #define OB_ROTATE 4000000ULL
@@ -20,17 +20,6 @@
 /* Whether its budget is enforced: the registry says so. */
 OB_INLINE int ob_policy_enforces(ob_server_p sv);
 
-/* The key that orders `sv` in its domain. */
-OB_INLINE u64 ob_server_key(ob_server_p sv)
-{
-	u64 key = sv->order == OB_ORDER_RM ? sv->period : sv->s;
-
-	if (sv->urgent)
-		return OB_KEY_URGENT;
-	/* Stay clear of the keys that mean share, urgent, best effort and idle. */
-	return ob_min(ob_max(key, OB_KEY_URGENT + 1), OB_KEY_BE - 1);
-}
-
 /* Whether it has used up its share of a window and been given nothing (EDF-WMR). */
 OB_INLINE int ob_server_starves(ob_server_p sv)
 {
@@ -40,7 +29,7 @@ OB_INLINE int ob_server_starves(ob_server_p sv)
 /* Whether its `lax` is for ob->windows. */
 OB_INLINE int ob_server_windowed(ob_server_p sv)
 {
-	return sv->legs && sv->postponed;
+	return (sv->legs && sv->postponed) || sv->spent;
 }
 
 /* Whether it may not run now, though its threads want to. */
@@ -61,7 +50,7 @@ OB_INLINE u64 ob_server_over(ob_server_p sv)
 /* Whether its being urgent ends with turns. Under EDZL it ends with the budget, if there is one. */
 OB_INLINE int ob_urgent_by_turns(ob_server_p sv)
 {
-	return sv->urgent && (sv->order != OB_ORDER_EDZL || !ob_policy_enforces(sv));
+	return sv->urgent && (sv->order != OB_ORDER_EDZL || sv->spent || !ob_policy_enforces(sv));
 }
 
 /* Whether it may not run for longer than a turn of one thread at a time. */
@@ -161,8 +150,11 @@ OB_FN void ob_laxity_sync(ob_p ob OB_ARG, ob_server_p sv OB_ARG)
 		ob_tree_remove(&ob->laxity, &sv->lax);
 		return;
 	}
-	if (edzl && sv->e > 0)
-		end = ob_min(end, sv->s > (u64)sv->e ? sv->s - (u64)sv->e : 0);
+	if (edzl && sv->e > 0) {
+		u64 need = (u64)sv->e + (sv->counted && !sv->soon ? OB_MARGIN : 0);
+
+		end = ob_min(end, sv->s > need ? sv->s - need : 0);
+	}
 	if (sv->lax.linked) {
 		if (sv->lax.key == end || !edzl)
 			return;
@@ -180,6 +172,22 @@ OB_INLINE void ob_server_update(ob_p ob, ob_server_p sv)
 	ob_laxity_sync(ob, sv);
 }
 
+/* When what runs on `c` has run for so long that somebody who waits comes first: keys by the latest
+ * time to begin grow while their servers run. */
+OB_INLINE u64 ob_key_passes(ob_server_p sv, ob_cpu_p c)
+{
+	u64 key = ob_server_key(sv, sv->charged);
+	ob_node_p first;
+
+	if (!sv->counted || sv->domain->tight || key <= OB_KEY_SOON ||
+	    ob_policy_lends(sv) != OB_LENDS_START)
+		return OB_NEVER;
+	first = ob_tree_first(&sv->domain->active, OB_BIT(c->id));
+	if (!first || first->key < key || first->key + OB_LEAST_LEFT >= ob_key_due(sv))
+		return OB_NEVER;
+	return sv->charged + (first->key - key) / sv->running + 1;
+}
+
 /* Sets c->timer: when the dispatcher must look at what runs here again. The server has just been
  * charged. Who is to leave the CPU has been kicked for: looking again at once would change nothing,
  * and keep the kernel in the timer's interrupt. */
@@ -189,7 +197,7 @@ OB_INLINE void ob_arm(ob_p ob, ob_cpu_p c)
 	u64 t = OB_NEVER;
 
 	if (sv) {
-		if (ob_policy_enforces(sv) && !ob_server_rests(sv))
+		if (ob_policy_enforces(sv) && !ob_server_rests(sv) && !sv->spent)
 			t = sv->charged +
 			    (sv->e > 0 ? ((u64)sv->e + sv->running - 1) / ob_max(sv->running, 1)
 				       : 0);
@@ -199,6 +207,7 @@ OB_INLINE void ob_arm(ob_p ob, ob_cpu_p c)
 			t = ob_min(t, sv->charged + (ob_turn_left(c, sv->charged) ?: OB_ROTATE));
 		if (ob->share_quantum)
 			t = ob_min(t, ob_share_next(ob, c));
+		t = ob_min(t, ob_key_passes(sv, c));
 	} else if (c->share) {
 		t = c->since + (c->owed ?: OB_ROTATE);
 	}
@@ -222,7 +231,7 @@ OB_FN void ob_server_rearm(ob_p ob OB_ARG, ob_server_p sv OB_ARG)
  */
 OB_FN void ob_server_requeue(ob_p ob OB_ARG, ob_server_p sv OB_ARG)
 {
-	u64 key = ob_server_key(sv), cpus;
+	u64 key = ob_server_key(sv, sv->charged), cpus;
 	u32 i;
 
 	if (sv->active && !sv->throttled) {
@@ -307,7 +316,9 @@ OB_INLINE void ob_server_charge(ob_server_p sv, u64 now)
 	if (sv->running && now > sv->charged) {
 		used = (now - sv->charged) * sv->running;
 		sv->consumed += used;
-		sv->e -= (s64)used;
+		/* Slack is nobody's budget. */
+		if (!sv->spent)
+			sv->e -= (s64)used;
 	}
 	sv->charged = now;
 }
@@ -317,6 +328,7 @@ OB_INLINE void ob_server_set(ob_p ob, ob_server_p sv, u64 now, s64 e, u64 s)
 {
 	sv->e = e;
 	sv->s = s;
+	ob_pledge(sv);
 	ob_emit(ob, now, OB_KC(OB_EV_REPLENISH, OB_NONE), OB_TS(OB_NONE, sv->id), (u64)e, s);
 }
 

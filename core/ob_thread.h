@@ -56,7 +56,11 @@ OB_FN void ob_server_begin(ob_p ob OB_ARG, ob_server_p sv OB_ARG, u64 now)
 	ob_server_charge(sv, now);
 	sv->active = 1;
 	sv->release = now;
+	sv->begun = sv->consumed;
 	sv->urgent = 0;
+	sv->late = 0;
+	sv->soon = 0;
+	sv->periods = 1;
 	ob_policy_release(ob, sv, now);
 	if (sv->e <= 0 && ob_policy_enforces(sv) && !sv->throttled)
 		ob_policy_exhausted(ob, sv, now);
@@ -69,8 +73,9 @@ OB_FN void ob_server_begin(ob_p ob OB_ARG, ob_server_p sv OB_ARG, u64 now)
  * while it started up is none. */
 OB_FN void ob_server_wake(ob_p ob OB_ARG, ob_server_p sv OB_ARG, u64 now)
 {
-	if (ob_server_rests(sv))
+	if (ob_server_rests(sv) || (sv->spent && sv->s > now))
 		return;
+	ob_unspend(ob, sv);
 	if (!ob_policy_enforces(sv)) {
 		if (sv->jobs)
 			return;
@@ -110,6 +115,8 @@ OB_FN void ob_server_leave(ob_p ob OB_ARG, ob_server_p sv OB_ARG, u64 now)
 	sv->starved = 0;
 	sv->marked = 0;
 	ob_tree_remove(ob_server_windowed(sv) ? &ob->windows : &ob->laxity, &sv->lax);
+	sv->spent = 0;
+	sv->soon = 0;
 }
 
 /* A job of `sv` ends: counters, and the policy may pass on what is left. */
@@ -284,10 +291,16 @@ OB_FN void ob_ready(ob_p ob OB_ARG, ob_task_p t OB_ARG, u64 now)
 	ob_thread_link(ob, sv, t, at_head);
 	if (sv->throttled)
 		return;
-	if (sv->node.linked)
-		ob_server_update(ob, sv);
-	else
+	if (ob_policy_lends(sv) == OB_LENDS_START) {
+		/* Keys change with what has run. */
+		ob_server_charge(sv, now);
 		ob_server_requeue(ob, sv);
+		ob_keys_refresh(ob, sv->domain, now);
+	} else if (sv->node.linked) {
+		ob_server_update(ob, sv);
+	} else {
+		ob_server_requeue(ob, sv);
+	}
 	ob_preempt(ob, sv, t->cpu);
 	/* A sibling that runs has no turn to end while alone: it has now. */
 	if (sv->running) {

@@ -21,6 +21,7 @@
 /* Keys of what a CPU runs. Reservations have keys between these. */
 #define OB_KEY_SHARE 0ULL /* best-effort work in its guaranteed share: nothing goes before it */
 #define OB_KEY_URGENT 1ULL
+#define OB_KEY_SOON 2ULL /* urgent in a moment */
 #define OB_KEY_BE (~0ULL - 1)
 #define OB_KEY_IDLE (~0ULL)
 
@@ -68,7 +69,8 @@ struct ob_leg {
 struct ob_server {
 	struct ob_node
 	    node; /* in domain->active while it has work; in ob->throttled while it waits */
-	struct ob_node lax; /* in ob->laxity while it could become urgent; in ob->windows */
+	struct ob_node lax;    /* in ob->laxity while it could become urgent; in ob->windows */
+	struct ob_node pledge; /* in domain->pledges, by deadline, if it lends (ob_key.h) */
 	struct ob_domain OB_ARENA *domain;
 	struct ob_task OB_ARENA *head; /* waiting threads, first come first served */
 	struct ob_task OB_ARENA *tail;
@@ -83,6 +85,9 @@ struct ob_server {
 	u64 charged;   /* until when running threads have been charged */
 	u64 throttled; /* absolute time of replenishment, 0: not throttled */
 	u64 release;   /* of the current job */
+	u64 begun;     /* what had been consumed by then */
+	u64 wont;      /* what its jobs used to need in a period, ns; 0: not known */
+	u64 share;     /* Q/P in 2^-OB_SHARE_BITS, if it is counted */
 	u32 id;
 	u32 kind;    /* enum ob_kind, the server's rules (policies/registry.h) */
 	u32 order;   /* enum ob_order */
@@ -99,6 +104,11 @@ struct ob_server {
 	u8 used;        /* slot: 0 free, 1 taken, 2 being released, takes no more threads */
 	u8 postponed;   /* split: it changes CPUs at the ends of its windows only (EDF-WMR) */
 	u8 starved;     /* so it waits for that end, its share used up, unless it is given budget */
+	u8 counted;     /* its share is in domain->bandwidth */
+	u8 spent;       /* no budget is left until s, only slack; in ob->windows by then */
+	u8 late;        /* its job runs on the budget of a later period */
+	u8 soon;        /* EDZL: laxity ends within OB_MARGIN */
+	u32 periods;    /* budgets that its job has begun */
 	u8 marked;      /* its job began with a mark, and may be none yet (ob_server_unbegin) */
 	u8 unbegun;     /* split: and it was none, so its cycle is still to begin */
 	u64 marked_consumed; /* what had been consumed by then */
@@ -128,8 +138,17 @@ enum ob_use {
 struct ob_domain {
 	struct ob_tree active; /* servers with work, by key */
 	u64 cpus;
-	s64 bonus;       /* FCBS: B */
-	u64 bonus_since; /* FCBS: t_last */
+	s64 bonus;              /* FCBS: B */
+	u64 bonus_since;        /* FCBS: t_last */
+	struct ob_tree pledges; /* servers that lend and have a deadline ahead, by it */
+	u64 bandwidth;          /* of all servers that lend, 2^-OB_SHARE_BITS */
+	u64 pledged;            /* of those in `pledges` */
+	u64 looked;             /* when its slack was reckoned last */
+	u64 look_at;            /* when it must be again */
+	u32 uncounted;          /* servers whose demand is not known: there is no slack then */
+	u32 claims;             /* servers that stood elsewhere than by their pair when looked at */
+	u32 width;              /* CPUs on line then */
+	u8 tight;               /* there is no slack */
 };
 
 struct ob_cpu {

@@ -12,8 +12,15 @@ fn main() {
     let (_, table) = text.split_once("#define OB_POLICIES(X)").expect("its table, OB_POLICIES");
     // The macro goes on as long as lines end in a backslash.
     let mut servers = String::from("servers! {\n");
-    for line in table.split_inclusive('\n').skip(1) {
-        servers += &server(line);
+    let mut entry = String::new();
+    for line in table.lines().skip(1) {
+        entry.push_str(line.trim().trim_end_matches('\\').trim_end());
+        if entry.ends_with(')') {
+            servers += &server(&entry);
+            entry.clear();
+        } else {
+            entry.push(' ');
+        }
         if !line.trim_end().ends_with('\\') {
             break;
         }
@@ -24,13 +31,12 @@ fn main() {
 }
 
 /// `X(CBS_HARD, cbs_hard, "cbs-hard", 1, 1, "waits …")` becomes `CbsHard "cbs-hard" true "waits …",`.
-fn server(line: &str) -> String {
-    let entry = line.trim().trim_end_matches('\\').trim_end();
+fn server(entry: &str) -> String {
     let fields = entry.strip_prefix("X(").and_then(|e| e.strip_suffix(')'));
-    let fields: Vec<&str> = fields.map_or(vec![], |f| f.splitn(6, ',').map(str::trim).collect());
-    let [name, _, text, _, isolates @ ("0" | "1"), about] = fields[..] else {
+    let fields: Vec<&str> = fields.map_or(vec![], |f| f.splitn(7, ',').map(str::trim).collect());
+    let [name, _, text, _, isolates @ ("0" | "1"), _, about] = fields[..] else {
         panic!(
-            "{REGISTRY}: \"{entry}\" is no X(NAME, prefix, \"name\", enforced, isolates, \"about\")"
+            "{REGISTRY}: \"{entry}\" is no X(NAME, prefix, \"name\", enforced, isolates, lends, \"about\")"
         );
     };
     let variant: String = name

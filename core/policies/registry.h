@@ -2,8 +2,8 @@
 /*
  * The registry of server policies: one line each. X(NAME, function prefix, name users type, whether
  * budgets are enforced, whether it isolates (what is admitted gets its budget in time whatever the
- * other reservations do), what it does in a few words). A policy in file `policies/<prefix>.h`,
- * which is included below the table, defines
+ * other reservations do), how it lends slack (enum ob_lending), what it does in a few words). A
+ * policy in file `policies/<prefix>.h`, which is included below the table, defines
  *
  *   ob_<prefix>_release(ob, sv, now)      a job begins: set budget and deadline
  *   ob_<prefix>_exhausted(ob, sv, now)    the budget is used up
@@ -16,23 +16,30 @@
 #ifndef OB_REGISTRY_H
 #define OB_REGISTRY_H
 
-#include "../ob_window.h"
+#include "../ob_slack.h"
 
-#define OB_POLICIES(X)                                                                \
-	X(NONE, none, "", 0, 0, "jobs are not limited")                               \
-	X(CBS_HARD, cbs_hard, "cbs-hard", 1, 1, "at most the budget in every period") \
-	X(CBS, cbs, "cbs", 1, 1, "an overrun goes on with a later deadline")          \
-	X(FCBS, fcbs, "fcbs", 1, 0, "as cbs, and budget left over goes to others")    \
-	X(FCBS_LAG, fcbs_lag, "fcbs-lag", 1, 0, "as fcbs, but only overruns receive, worst first")
+#define OB_POLICIES(X)                                                                     \
+	X(NONE, none, "", 0, 0, NOT, "jobs are not limited")                               \
+	X(CBS_HARD, cbs_hard, "cbs-hard", 1, 1, NOT, "at most the budget in every period") \
+	X(CBS, cbs, "cbs", 1, 1, NOT, "an overrun goes on with a later deadline")          \
+	X(FCBS, fcbs, "fcbs", 1, 0, NOT, "as cbs, and budget left over goes to others")    \
+	X(FCBS_LAG, fcbs_lag, "fcbs-lag", 1, 0, NOT,                                       \
+	  "as fcbs, but only overruns receive, worst first")                               \
+	X(CBS_SLACK, cbs_slack, "cbs-slack", 1, 1, DEADLINE,                               \
+	  "an overrun goes on where there is slack, its deadline kept")                    \
+	X(CBS_PREDICT, cbs_predict, "cbs-predict", 1, 1, START,                            \
+	  "as cbs-slack, and there those first who will probably need longest")
 
 #include "none.h"
 #include "cbs_hard.h"
 #include "cbs.h"
 #include "fcbs.h"
 #include "fcbs_lag.h"
+#include "cbs_slack.h"
+#include "cbs_predict.h"
 
 enum ob_kind {
-#define X(NAME, prefix, name, enforced, isolates, about) OB_KIND_##NAME,
+#define X(NAME, prefix, name, enforced, isolates, lends, about) OB_KIND_##NAME,
 	OB_POLICIES(X)
 #undef X
 	    OB_KINDS,
@@ -46,21 +53,21 @@ enum ob_kind {
 			OB_POLICIES(OB_POLICY_CASE_##hook)                          \
 		}                                                                   \
 	}
-#define OB_POLICY_CASE_release(NAME, prefix, name, enforced, isolates, about) \
-	case OB_KIND_##NAME:                                                  \
-		ob_##prefix##_release(ob, sv, now);                           \
+#define OB_POLICY_CASE_release(NAME, prefix, name, enforced, isolates, lends, about) \
+	case OB_KIND_##NAME:                                                         \
+		ob_##prefix##_release(ob, sv, now);                                  \
 		break;
-#define OB_POLICY_CASE_exhausted(NAME, prefix, name, enforced, isolates, about) \
-	case OB_KIND_##NAME:                                                    \
-		ob_##prefix##_exhausted(ob, sv, now);                           \
+#define OB_POLICY_CASE_exhausted(NAME, prefix, name, enforced, isolates, lends, about) \
+	case OB_KIND_##NAME:                                                           \
+		ob_##prefix##_exhausted(ob, sv, now);                                  \
 		break;
-#define OB_POLICY_CASE_completed(NAME, prefix, name, enforced, isolates, about) \
-	case OB_KIND_##NAME:                                                    \
-		ob_##prefix##_completed(ob, sv, now);                           \
+#define OB_POLICY_CASE_completed(NAME, prefix, name, enforced, isolates, lends, about) \
+	case OB_KIND_##NAME:                                                           \
+		ob_##prefix##_completed(ob, sv, now);                                  \
 		break;
-#define OB_POLICY_CASE_replenished(NAME, prefix, name, enforced, isolates, about) \
-	case OB_KIND_##NAME:                                                      \
-		ob_##prefix##_replenished(ob, sv, now);                           \
+#define OB_POLICY_CASE_replenished(NAME, prefix, name, enforced, isolates, lends, about) \
+	case OB_KIND_##NAME:                                                             \
+		ob_##prefix##_replenished(ob, sv, now);                                  \
 		break;
 
 OB_POLICY_HOOK(release)
@@ -72,13 +79,26 @@ OB_POLICY_HOOK(replenished)
 OB_INLINE int ob_policy_enforces(ob_server_p sv)
 {
 	switch (sv->kind) {
-#define X(NAME, prefix, name, enforced, isolates, about) \
-	case OB_KIND_##NAME:                             \
+#define X(NAME, prefix, name, enforced, isolates, lends, about) \
+	case OB_KIND_##NAME:                                    \
 		return enforced || sv->legs;
 		OB_POLICIES(X)
 #undef X
 	}
 	return 0;
+}
+
+/* How it orders servers where there is slack: enum ob_lending. */
+OB_INLINE u32 ob_policy_lends(ob_server_p sv)
+{
+	switch (sv->kind) {
+#define X(NAME, prefix, name, enforced, isolates, lends, about) \
+	case OB_KIND_##NAME:                                    \
+		return OB_LENDS_##lends;
+		OB_POLICIES(X)
+#undef X
+	}
+	return OB_LENDS_NOT;
 }
 
 #endif

@@ -121,6 +121,7 @@ impl Core {
                     (*sv).legs += 1;
                 }
             }
+            ffi::onbeat_admit(ob, sv);
             ffi::onbeat_attach(ob, task, sv, 0);
         }
     }

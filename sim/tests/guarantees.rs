@@ -45,7 +45,7 @@ proptest! {
         case in systems(Kind { best_effort: (0, 3), unreserved: true, ..EXACT }).prop_map(half_overrun)
     ) {
         // The isolation theorem of the CBS (Abeni and Buttazzo 1998) on each CPU.
-        let isolates = |s| matches!(s, Server::Cbs | Server::CbsHard);
+        let isolates = Server::isolates;
         for policy in policies(|p| p.order == Order::PartitionedEdf && isolates(p.server)) {
             let played = play(&case, policy);
             for (i, task) in case.tasks.iter().enumerate().filter(|(_, t)| t.keeps_its_budget()) {
@@ -59,7 +59,7 @@ proptest! {
     fn who_keeps_to_his_budget_never_misses_beside_marked_jobs_either(
         case in systems(Kind { marks: true, ..EXACT }).prop_map(half_overrun)
     ) {
-        let isolates = |s| matches!(s, Server::Cbs | Server::CbsHard);
+        let isolates = Server::isolates;
         for policy in policies(|p| p.order == Order::PartitionedEdf && isolates(p.server)) {
             let played = play(&case, policy);
             for (i, task) in case.tasks.iter().enumerate().filter(|(_, t)| t.keeps_its_budget()) {

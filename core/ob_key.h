@@ -1,0 +1,162 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * The keys that order servers in their domain, and the pledges behind them.
+ *
+ * A policy may *lend*: order its servers by another key than what is proved, and let one that has
+ * used up its budget (spent) go on at its deadline, uncharged, while there is slack. How much slack
+ * there is depends on what is pledged: the budgets left and their deadlines, of all servers of the
+ * domain (ob_slack.h). When there is none the domain is *tight*: then every server stands where its
+ * own pair of budget and deadline puts it, and the spent ones behind all others.
+ */
+#ifndef OB_KEY_H
+#define OB_KEY_H
+
+#include "ob_share.h"
+
+/* Spent servers of a tight domain come behind all others, by deadline. */
+#define OB_KEY_SPENT (1ULL << 62)
+
+/* Budget over period in 2^-20, rounded up; an early deadline counts in the period's place. */
+#define OB_SHARE_BITS 20
+
+/* Under EDZL a lending server is urgent so much before its laxity ends, ns, yet behind those whose
+ * laxity has ended: others of its domain do not run by deadline, and several may end together. */
+#define OB_MARGIN 1500000ULL
+
+/* How the policies order servers while there is slack: the registry's column. */
+enum ob_lending {
+	OB_LENDS_NOT = 0,
+	OB_LENDS_DEADLINE = 1, /* by deadline; a late job keeps the one it missed */
+	OB_LENDS_START = 2,    /* by the latest time to begin, by what jobs used to need */
+};
+OB_INLINE u32 ob_policy_lends(ob_server_p sv);
+
+/* A lending server counts in its domain's slack, except where its demand is not known here: split
+ * ones change domains; slack is reckoned for deadlines. */
+OB_INLINE int ob_pledges(ob_server_p sv)
+{
+	return ob_policy_lends(sv) && !sv->legs && sv->order != OB_ORDER_RM;
+}
+
+/* The server whose `pledge` is at n: the third of the nodes at its beginning. */
+#define OB_SERVER_OF_PLEDGE(n) ((ob_server_p)((n) - 2))
+
+OB_FN void ob_unpledge(ob_server_p sv OB_ARG)
+{
+	ob_domain_p d = sv->domain;
+
+	if (!sv->pledge.linked)
+		return;
+	d->pledged -= sv->share;
+	ob_tree_remove(&d->pledges, &sv->pledge);
+}
+
+/* `sv` has a new deadline. */
+OB_FN void ob_pledge(ob_server_p sv OB_ARG)
+{
+	ob_domain_p d = sv->domain;
+
+	if (!sv->counted)
+		return;
+	ob_unpledge(sv);
+	sv->pledge.key = sv->s;
+	d->pledged += sv->share;
+	ob_tree_insert(&d->pledges, &sv->pledge);
+}
+
+/* `sv`, described and placed, is part of its domain from now on; of several if it is split. */
+OB_FN void ob_server_admit(ob_p ob OB_ARG, ob_server_p sv OB_ARG)
+{
+	u64 most = ob_min(sv->period, sv->deadline);
+	u32 i;
+
+	sv->counted = !!ob_pledges(sv);
+	if (sv->counted) {
+		sv->share = (sv->budget << OB_SHARE_BITS) / ob_max(most, 1) + 1;
+		sv->domain->bandwidth += sv->share;
+		ob_pledge(sv);
+		return;
+	}
+	if (!sv->legs)
+		sv->domain->uncounted++;
+	for (i = OB_ZERO; i < sv->legs && i < OB_MAX_LEGS && OB_LOOP; i++)
+		ob->domain[sv->plan[i & (OB_MAX_LEGS - 1)].domain & (OB_MAX_DOMAINS - 1)]
+		    .uncounted++;
+}
+
+/* It is no more. */
+OB_FN void ob_server_dismiss(ob_p ob OB_ARG, ob_server_p sv OB_ARG)
+{
+	u32 i;
+
+	if (sv->counted) {
+		ob_unpledge(sv);
+		sv->domain->bandwidth -= sv->share;
+		sv->counted = 0;
+		return;
+	}
+	if (!sv->legs)
+		sv->domain->uncounted--;
+	for (i = OB_ZERO; i < sv->legs && i < OB_MAX_LEGS && OB_LOOP; i++)
+		ob->domain[sv->plan[i & (OB_MAX_LEGS - 1)].domain & (OB_MAX_DOMAINS - 1)]
+		    .uncounted--;
+}
+
+/* Least time a job is thought to need still, ns. */
+#define OB_LEAST_LEFT 1000000ULL
+
+/* The deadline that `sv` has while there is slack: a late job, which runs on the budget of a later
+ * period, keeps the one that it missed. */
+OB_INLINE u64 ob_key_due(ob_server_p sv)
+{
+	return sv->late && !sv->spent && sv->s > sv->period ? sv->s - sv->period : sv->s;
+}
+
+/* While there is slack: what is likely to need longer begins sooner. What runs stays in front of
+ * what would hardly gain by its place. */
+OB_INLINE u64 ob_key_lent(ob_server_p sv, u64 now)
+{
+	u64 key = ob_key_due(sv), used, left;
+
+	if (ob_policy_lends(sv) != OB_LENDS_START)
+		return key;
+	used = sv->consumed - sv->begun;
+	if (sv->running && now > sv->charged)
+		used += (now - sv->charged) * sv->running;
+	left = sv->periods * (sv->wont ?: sv->budget);
+	left = ob_max(left > used ? left - used : 0, OB_LEAST_LEFT);
+	key = key > left ? key - left : 0;
+	return sv->running ? key : key + sv->period / 4;
+}
+
+/* The key that orders `sv` in its domain. */
+OB_FN u64 ob_server_key(ob_server_p sv OB_ARG, u64 now)
+{
+	u64 key = sv->order == OB_ORDER_RM ? sv->period : sv->s;
+
+	if (sv->urgent)
+		return OB_KEY_URGENT;
+	if (sv->soon)
+		return OB_KEY_SOON;
+	if (sv->counted && !sv->domain->tight)
+		key = ob_key_lent(sv, now);
+	else if (sv->spent)
+		key |= OB_KEY_SPENT;
+	/* Stay clear of the keys that mean share, urgent, best effort and idle. */
+	return ob_min(ob_max(key, OB_KEY_SOON + 1), OB_KEY_BE - 1);
+}
+
+/* Keys of what runs on `d`'s CPUs and grows with the time it has run. */
+OB_FN void ob_keys_refresh(ob_p ob OB_ARG, ob_domain_p d OB_ARG, u64 now)
+{
+	u32 i;
+
+	for (i = OB_ZERO; i < ob->nr_cpus && OB_LOOP; i++) {
+		ob_cpu_p c = ob_cpu(ob, i);
+
+		if (c->domain == d && c->server && !(ob->kick & OB_BIT(i)))
+			c->key = ob_server_key(c->server, now);
+	}
+}
+
+#endif

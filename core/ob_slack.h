@@ -1,0 +1,247 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Slack: how long the CPUs of a domain can do as they like without anybody's missing a deadline
+ * within its budget.
+ *
+ * Every server that lends pledges its budget left e by its deadline s, and from then on its share
+ * U = Q/P of the time; one without a deadline ahead pledges U from now on, for its next pair begins
+ * no earlier. By a time D the domain owes
+ *
+ *   h(D) = Σ over s ≤ D of e + U (D − s), plus Σ over the others U (D − now),
+ *
+ * and its m CPUs can give m (D − now), less best effort's share. On one CPU that is EDF's processor
+ * demand criterion (Baruah, Rosier and Howell 1990) with h a fluid bound from above, whose gap can
+ * only grow between deadlines: so as long as the least gap over all s is not negative EDF serves
+ * everybody in time, whatever ran before. Time passes at a rate of m, so the least gap S lasts for
+ * S/m at least: within that time the domain need not be looked at again. On several CPUs the same
+ * number is necessary and not sufficient, as EDZL itself has no exact test; docs/slack.md says what
+ * was tested.
+ */
+#ifndef OB_SLACK_H
+#define OB_SLACK_H
+
+#include "ob_window.h"
+
+/* Slack of a CPU below which a domain is tight, ns: what an alarm may be late by. */
+#define OB_SLACK_LEAST 200000ULL
+/* A tight domain is looked at after so long again, ns. */
+#define OB_SLACK_EVERY 500000ULL
+/* Servers that are looked at; with more the domain is tight. */
+#define OB_SLACK_MOST 256
+/* Nobody's deadline counts as further away, ns: products stay below 2^63. */
+#define OB_SLACK_FAR (1ULL << 36)
+
+/* Servers of which nothing is known but U leave the tree when they have no job. */
+OB_INLINE void ob_pledges_forget(ob_domain_p d, u64 now)
+{
+	while (OB_LOOP) {
+		ob_node_p n = ob_tree_head(&d->pledges);
+
+		if (!n || n->key > now || OB_SERVER_OF_PLEDGE(n)->active)
+			return;
+		ob_unpledge(OB_SERVER_OF_PLEDGE(n));
+	}
+}
+
+/* What `sv` has pledged by its deadline, `left` ns from now. One that sleeps has what it would keep
+ * when it wakes: with more a new pair begins (ob_server_cbs_release). */
+OB_INLINE s64 ob_pledged(ob_server_p sv, u64 left, u64 now)
+{
+	s64 e = sv->e, most = (s64)(sv->share * left >> OB_SHARE_BITS);
+
+	if (sv->running && !sv->spent && now > sv->charged)
+		e -= (s64)((now - sv->charged) * sv->running);
+	if (!sv->active && e > most)
+		e = most;
+	return e > 0 ? e : 0;
+}
+
+/* CPUs of `d`, and how much more best effort is owed there than its share, ns: `*more` by now,
+ * `*less` has been paid ahead as far as it counts by `first` ns from now. */
+OB_INLINE u64 ob_slack_cpus(ob_p ob, ob_domain_p d, u64 first, s64 *more, s64 *less)
+{
+	s64 within = (s64)(first * ob->share_permille / 1000);
+	u64 cpus = 0;
+	u32 i;
+
+	for (i = OB_ZERO; i < ob->nr_cpus && OB_LOOP; i++) {
+		ob_cpu_p c = ob_cpu(ob, i);
+
+		if (c->domain != d || !(ob->online & OB_BIT(i)))
+			continue;
+		cpus++;
+		if (c->debt > 0)
+			*more += c->debt;
+		else
+			*less += -c->debt < within ? -c->debt : within;
+	}
+	return cpus;
+}
+
+/* The least gap in ns, times the CPUs; `*cpus` and `*claims`: servers that run or wait elsewhere
+ * than by their own pair. */
+OB_FN s64 ob_slack(ob_p ob OB_ARG, ob_domain_p d OB_ARG, u64 now)
+{
+	u64 rate, shares = 0, idle, count = 0;
+	s64 more = 0, less = 0, owed = 0, since = 0, least = (s64)OB_SLACK_FAR;
+	ob_node_p n;
+
+	ob_pledges_forget(d, now);
+	d->claims = 0;
+	n = ob_tree_head(&d->pledges);
+	if (!n)
+		return least;
+	rate = ob_slack_cpus(ob, d, n->key > now ? n->key - now : 0, &more, &less);
+	d->width = (u32)rate;
+	if (d->uncounted || d->pledges.count > OB_SLACK_MOST)
+		least = 0;
+	idle = d->bandwidth - d->pledged;
+	for (; n && OB_LOOP; n = ob_tree_next(n)) {
+		ob_server_p sv = OB_SERVER_OF_PLEDGE(n);
+		u64 left = ob_min(n->key > now ? n->key - now : 0, OB_SLACK_FAR);
+		s64 gap;
+
+		if (sv->active && (sv->spent || sv->late || ob_policy_lends(sv) == OB_LENDS_START))
+			d->claims++;
+		if (++count > OB_SLACK_MOST)
+			break;
+		owed += ob_pledged(sv, left, now);
+		shares += sv->share;
+		since += (s64)(sv->share * left >> OB_SHARE_BITS);
+		gap = (s64)(rate * left);
+		gap -= ob->share_permille
+			   ? (s64)(rate * left * ob->share_permille / 1000) + more - less
+			   : 0;
+		gap -= owed + (s64)((shares + idle) * left >> OB_SHARE_BITS) - since;
+		if (gap < least)
+			least = gap;
+	}
+	return least;
+}
+
+/* The domain has become tight, or is no more: its servers have other keys. */
+OB_FN void ob_slack_turn(ob_p ob OB_ARG, ob_domain_p d OB_ARG, u64 now)
+{
+	ob_node_p n;
+
+	for (n = ob_tree_head(&d->pledges); n && OB_LOOP; n = ob_tree_next(n)) {
+		ob_server_p sv = OB_SERVER_OF_PLEDGE(n);
+
+		if (!sv->active || sv->throttled)
+			continue;
+		ob_server_charge(sv, now);
+		ob_server_requeue(ob, sv);
+	}
+	for (n = ob_tree_head(&d->pledges); n && OB_LOOP; n = ob_tree_next(n)) {
+		ob_server_p sv = OB_SERVER_OF_PLEDGE(n);
+
+		if (sv->active && sv->waiting)
+			ob_preempt(ob, sv, sv->head ? sv->head->cpu : 0);
+	}
+}
+
+/* Sees whether `d` is tight, and sets when to look again. */
+OB_FN void ob_slack_look(ob_p ob OB_ARG, ob_domain_p d OB_ARG, u64 now)
+{
+	s64 slack = ob_slack(ob, d, now), least;
+	u8 tight;
+
+	d->looked = now;
+	if (!d->claims) {
+		d->look_at = OB_NEVER;
+		return;
+	}
+	least = (s64)(OB_SLACK_LEAST * d->width);
+	/* What was tight stays so until there is some more. */
+	tight = slack < (d->tight ? 2 * least : least);
+	d->look_at = now + (tight ? OB_SLACK_EVERY
+				  : ob_max((u64)slack / ob_max(d->width, 1), OB_SLACK_LEAST) -
+					OB_SLACK_LEAST / 2);
+	ob->alarm_at = ob_min(ob->alarm_at, d->look_at);
+	if (tight == d->tight)
+		return;
+	d->tight = tight;
+	ob_slack_turn(ob, d, now);
+}
+
+/* Something has changed for the better: a tight domain is looked at, not too often. */
+OB_INLINE void ob_slack_hope(ob_p ob, ob_domain_p d, u64 now)
+{
+	if (!d->tight || d->look_at == OB_NEVER)
+		return;
+	d->look_at = ob_min(d->look_at, ob_max(now, d->looked + OB_SLACK_LEAST));
+	ob->alarm_at = ob_min(ob->alarm_at, d->look_at);
+}
+
+/* `sv` begins to stand elsewhere than by its own pair. */
+OB_INLINE void ob_slack_claim(ob_p ob, ob_server_p sv, u64 now)
+{
+	ob_domain_p d = sv->domain;
+
+	if (sv->counted && d->look_at == OB_NEVER)
+		ob_slack_look(ob, d, now);
+}
+
+/* `sv` has used up its budget: until its deadline it has a claim to slack only. It is woken then,
+ * and before if nobody lets it run. */
+OB_INLINE void ob_spend(ob_p ob, ob_server_p sv, u64 now)
+{
+	if (!sv->spent)
+		ob_tree_remove(&ob->laxity, &sv->lax);
+	else
+		ob_tree_remove(&ob->windows, &sv->lax);
+	sv->spent = 1;
+	sv->soon = 0;
+	sv->lax.key = ob_min(sv->s, ob_max(now, sv->charged) + OB_PATIENCE);
+	ob_tree_insert(&ob->windows, &sv->lax);
+	ob->alarm_at = ob_min(ob->alarm_at, sv->lax.key);
+	ob_slack_claim(ob, sv, now);
+}
+
+OB_INLINE void ob_unspend(ob_p ob, ob_server_p sv)
+{
+	if (!sv->spent)
+		return;
+	ob_tree_remove(&ob->windows, &sv->lax);
+	sv->spent = 0;
+	sv->urgent = 0;
+}
+
+/* What the policies that lend have in common. */
+
+OB_INLINE void ob_lend_release(ob_p ob, ob_server_p sv, u64 now)
+{
+	ob_server_take_up(ob, sv, now);
+	if (ob_policy_lends(sv) == OB_LENDS_START && sv->counted)
+		ob_slack_claim(ob, sv, now);
+}
+
+OB_INLINE void ob_lend_exhausted(ob_p ob, ob_server_p sv, u64 now)
+{
+	if (sv->counted && sv->s > now) {
+		ob_spend(ob, sv, now);
+		return;
+	}
+	ob_server_renew(ob, sv, now);
+	sv->periods++;
+}
+
+/* The deadline of a spent server has come: the next budget. */
+OB_INLINE void ob_lend_replenished(ob_p ob, ob_server_p sv, u64 now)
+{
+	ob_server_renew(ob, sv, now);
+	/* An alarm that came late must not leave a deadline in the past behind. */
+	if (sv->s <= now)
+		ob_server_set(ob, sv, now, sv->e, now + sv->deadline);
+	sv->late = 1;
+	sv->soon = 0;
+	sv->periods++;
+	ob_slack_claim(ob, sv, now);
+}
+
+OB_INLINE void ob_lend_completed(ob_p ob, ob_server_p sv, u64 now)
+{
+	ob_slack_hope(ob, sv->domain, now);
+}
+
+#endif
