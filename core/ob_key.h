@@ -35,7 +35,8 @@ OB_INLINE u32 ob_policy_lends(ob_server_p sv);
  * ones change domains; slack is reckoned for deadlines. */
 OB_INLINE int ob_pledges(ob_server_p sv)
 {
-	return ob_policy_lends(sv) && !sv->legs && sv->order != OB_ORDER_RM;
+	return ob_policy_lends(sv) && !sv->legs &&
+	       (sv->order == OB_ORDER_EDF || sv->order == OB_ORDER_EDZL);
 }
 
 /* The server whose `pledge` is at n: the third of the nodes at its beginning. */
@@ -132,8 +133,12 @@ OB_INLINE u64 ob_key_lent(ob_server_p sv, u64 now)
 /* The key that orders `sv` in its domain. */
 OB_FN u64 ob_server_key(ob_server_p sv OB_ARG, u64 now)
 {
-	u64 key = sv->order == OB_ORDER_RM ? sv->period : sv->s;
+	u64 key = sv->s;
 
+	if (sv->order == OB_ORDER_RM)
+		key = sv->period;
+	if (sv->order == OB_ORDER_FIFO)
+		key = sv->release;
 	if (sv->urgent)
 		return OB_KEY_URGENT;
 	if (sv->soon)

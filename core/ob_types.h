@@ -30,6 +30,7 @@ enum ob_order {
 	OB_ORDER_EDF = 0,  /* earliest server deadline first */
 	OB_ORDER_RM = 1,   /* shortest period first */
 	OB_ORDER_EDZL = 2, /* EDF, but zero laxity goes first (ob_laxity_sync) */
+	OB_ORDER_FIFO = 3, /* first released, first served */
 };
 
 struct ob_server;

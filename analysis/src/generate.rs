@@ -34,14 +34,24 @@ impl Generator {
     }
 
     /// Uniform in [low, high].
-    fn between(&mut self, low: u64, high: u64) -> u64 {
+    pub(crate) fn between(&mut self, low: u64, high: u64) -> u64 {
         let span = u128::from(high.saturating_sub(low)) + 1;
         low + ((u128::from(self.rng.next_u64()) * span) >> 64) as u64
     }
 
     /// Uniform in (0, 1].
-    fn unit(&mut self) -> f64 {
+    pub(crate) fn unit(&mut self) -> f64 {
         ((self.rng.next_u64() >> 11) + 1) as f64 / (1u64 << 53) as f64
+    }
+
+    /// Uniform in (low, high].
+    pub(crate) fn real(&mut self, low: f64, high: f64) -> f64 {
+        low + self.unit() * (high - low)
+    }
+
+    /// One of several.
+    pub(crate) fn among<T: Copy>(&mut self, all: &[T]) -> T {
+        all[self.between(0, all.len() as u64 - 1) as usize]
     }
 
     fn period(&mut self, periods: Periods) -> u64 {

@@ -5,6 +5,7 @@
 
 pub mod admission;
 pub mod amount;
+pub mod family;
 mod flow;
 pub mod generate;
 pub mod global;

@@ -12,6 +12,7 @@ macro_rules! complain {
 mod analyze;
 mod demo;
 mod doctor;
+mod family;
 mod guest;
 mod lab;
 mod launch;
@@ -50,6 +51,7 @@ enum Verb {
     Policies(policies::Options),
     Analyze(analyze::Options),
     Sweep(sweep::Options),
+    Family(family::Options),
     Provision(provision::Options),
 }
 
@@ -66,6 +68,7 @@ fn main() -> ExitCode {
         Verb::Policies(options) => policies::run(&options),
         Verb::Analyze(options) => analyze::run(&options),
         Verb::Sweep(options) => sweep::run(&options),
+        Verb::Family(options) => family::run(&options),
         Verb::Provision(options) => provision::run(&options),
     };
     result.unwrap_or_else(|error| {

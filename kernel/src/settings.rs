@@ -59,6 +59,7 @@ impl Settings {
         match self.order {
             Order::RateMonotonic => ffi::OB_ORDER_RM,
             Order::GlobalEdzl => ffi::OB_ORDER_EDZL,
+            Order::GlobalFifo => ffi::OB_ORDER_FIFO,
             _ => ffi::OB_ORDER_EDF,
         }
     }
@@ -78,7 +79,9 @@ impl Settings {
     /// cannot be reserved is held by somebody.
     pub fn machine(&self, online: u64, above: &Above) -> Machine {
         let domains = match self.order {
-            Order::GlobalEdf | Order::GlobalEdzl | Order::RateMonotonic => Domains::Global,
+            Order::GlobalEdf | Order::GlobalEdzl | Order::RateMonotonic | Order::GlobalFifo => {
+                Domains::Global
+            }
             Order::ClusteredEdf => Domains::Clustered(self.clusters),
             Order::PartitionedEdf => Domains::Partitioned,
             Order::SplitEdf | Order::SplitEdfPostponed => Domains::Split,

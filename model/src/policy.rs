@@ -22,6 +22,8 @@ pub enum Order {
     GlobalEdzl,
     /// Shortest period first (rate monotonic), one queue for all CPUs.
     RateMonotonic,
+    /// First released, first served, one queue for all CPUs: what threads of one SCHED_FIFO priority get.
+    GlobalFifo,
     /// As partitioned EDF, and what fits no CPU whole is split over several (EDF-WM).
     SplitEdf,
     /// The same with even loads, and changes of CPU at windows' ends only (EDF-WMR).
@@ -37,7 +39,7 @@ impl Order {
     /// The number of the core's queues on so many CPUs, which `clusters` share under a clustered order.
     pub fn domains(self, cpus: u32, clusters: u32) -> u32 {
         match self {
-            Order::GlobalEdf | Order::GlobalEdzl | Order::RateMonotonic => 1,
+            Order::GlobalEdf | Order::GlobalEdzl | Order::RateMonotonic | Order::GlobalFifo => 1,
             Order::ClusteredEdf => clusters.clamp(1, cpus),
             Order::PartitionedEdf | Order::SplitEdf | Order::SplitEdfPostponed => cpus,
         }
@@ -45,12 +47,13 @@ impl Order {
 }
 
 /// The orders with their names and what they do.
-const ORDERS: [(Order, &str, &str); 7] = [
+const ORDERS: [(Order, &str, &str); 8] = [
     (Order::GlobalEdf, "g-edf", "earliest deadline first on all CPUs"),
     (Order::PartitionedEdf, "p-edf", "earliest deadline first on each CPU"),
     (Order::ClusteredEdf, "c-edf", "earliest deadline first in each cluster of CPUs"),
     (Order::GlobalEdzl, "g-edzl", "as g-edf, but what can wait no longer goes first"),
     (Order::RateMonotonic, "rm", "shortest period first on all CPUs"),
+    (Order::GlobalFifo, "g-fifo", "first come, first served on all CPUs, as SCHED_FIFO does"),
     (Order::SplitEdf, "edf-wm", "as p-edf, and what fits no CPU is split over several"),
     (
         Order::SplitEdfPostponed,
@@ -124,6 +127,9 @@ pub static CORE: LazyLock<Vec<CorePolicy>> = LazyLock::new(|| {
     };
     ORDERS.iter().flat_map(every).collect()
 });
+
+/// What a task set is served by that names no policy.
+pub const DEFAULT: &str = "g-edf+fcbs";
 
 /// Other names for policies of [`CORE`].
 pub const ALIASES: [(&str, &str); 1] = [("fcbs", "g-edf+fcbs")];

@@ -175,7 +175,7 @@ fn parse_digits(digits: &str) -> Option<u64> {
 }
 
 /// Keeps error messages short and printable whatever the input was.
-pub(crate) fn clip(text: &str) -> String {
+pub fn clip(text: &str) -> String {
     let printable = |c: char| if c.is_control() { '\u{fffd}' } else { c };
     let mut out: String = text.chars().take(40).map(printable).collect();
     if text.chars().nth(40).is_some() {

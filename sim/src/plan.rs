@@ -213,6 +213,7 @@ fn engine(
                     order: match policy.order {
                         Order::RateMonotonic => ffi::OB_ORDER_RM,
                         Order::GlobalEdzl => ffi::OB_ORDER_EDZL,
+                        Order::GlobalFifo => ffi::OB_ORDER_FIFO,
                         _ => ffi::OB_ORDER_EDF,
                     },
                     marks: spec.marks,

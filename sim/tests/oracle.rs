@@ -41,7 +41,10 @@ const PLAIN: Kind =
     Kind { best_effort: (0, 0), affinity: false, unreserved: false, marks: false, ..ANYTHING };
 
 fn naive(policy: &CorePolicy) -> bool {
+    // Who has rested goes behind others that were released in the same moment.
+    let ties = (policy.order, policy.server) == (Order::GlobalFifo, Server::CbsHard);
     policy.order != Order::GlobalEdzl
+        && !ties
         && matches!(policy.server, Server::None | Server::Cbs | Server::CbsHard)
 }
 

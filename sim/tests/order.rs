@@ -49,10 +49,10 @@ fn passes_on(policy: &CorePolicy) -> bool {
     matches!(policy.server, Server::Fcbs | Server::FcbsLag)
 }
 
-/// Whether deadline or period is all that decides; zero laxity, which EDZL puts first, is known to
-/// the core only.
+/// Whether deadline or period is all that decides; zero laxity, which EDZL puts first, and when a
+/// server took up its job, which FIFO goes by, are known to the core only.
 fn ordered(policy: &CorePolicy) -> bool {
-    policy.order != Order::GlobalEdzl
+    !matches!(policy.order, Order::GlobalEdzl | Order::GlobalFifo)
 }
 
 fn nobody_later_runs(view: &View) -> Result<(), String> {

@@ -5,6 +5,7 @@
 mod parse;
 mod table;
 mod work;
+mod write;
 
 pub use work::load_trace;
 

@@ -228,7 +228,7 @@ fn task(folder: &Path, t: &Table<'_, '_>, cpus: u32, duration: u64) -> Result<Ta
 fn policies(top: &Table<'_, '_>) -> Result<Vec<Policy>, Fault> {
     const LIKE: &str = "[\"g-edf+cbs\", \"g-edf+fcbs\"]";
     let Some(list) = top.array("policies", LIKE)? else {
-        return Ok(vec!["g-edf+fcbs".parse().expect("a policy of the core")]);
+        return Ok(vec![crate::policy::DEFAULT.parse().expect("a policy of the core")]);
     };
     let mut policies = Vec::new();
     for item in list.value.iter() {

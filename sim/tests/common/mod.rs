@@ -126,6 +126,7 @@ pub fn play(case: &Case, policy: &CorePolicy) -> Played {
                 order: match policy.order {
                     Order::RateMonotonic => ffi::OB_ORDER_RM,
                     Order::GlobalEdzl => ffi::OB_ORDER_EDZL,
+                    Order::GlobalFifo => ffi::OB_ORDER_FIFO,
                     _ => ffi::OB_ORDER_EDF,
                 },
                 marks: task.marks,

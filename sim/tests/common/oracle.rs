@@ -14,18 +14,23 @@ struct Job {
     work: u64,
     /// It has not slept since its last job: the server saw no new release.
     awake: bool,
+    /// When it last woke.
+    woke: i128,
     e: i128,
     s: i128,
     /// A hard reservation waits until then.
     until: Option<i128>,
 }
 
-/// Finishing times (ns) of all jobs of `case` under EDF or RM with no server, soft or hard CBS.
+/// Finishing times (ns) of all jobs of `case` under EDF, RM or FIFO with no server, soft or hard CBS.
 /// All its times but the deadlines must be multiples of [`STEP`]; tasks may use all CPUs of their
 /// domain, and no two may ever have the same deadline or period.
 pub fn finishes(case: &Case, policy: &CorePolicy) -> Vec<Vec<u64>> {
     let step = STEP as i128;
-    let new = |_| Job { released: 0, done: 0, work: 0, awake: false, e: 0, s: 0, until: None };
+    let new = |_| {
+        let (released, done, work, awake) = (0, 0, 0, false);
+        Job { released, done, work, awake, woke: 0, e: 0, s: 0, until: None }
+    };
     let mut jobs: Vec<Job> = case.tasks.iter().map(new).collect();
     let mut ends = vec![Vec::new(); case.tasks.len()];
     for now in (0..case.most as i128).step_by(STEP as usize) {
@@ -39,7 +44,7 @@ pub fn finishes(case: &Case, policy: &CorePolicy) -> Vec<Vec<u64>> {
             if job.work == 0 && job.done < job.released {
                 job.work = task.times[job.done] / STEP;
                 if !job.awake {
-                    job.awake = true;
+                    (job.awake, job.woke) = (true, now);
                     // The rule of Abeni and Buttazzo for a new arrival.
                     let fresh = job.s <= now || (job.e >= 0 && job.e * d >= (job.s - now) * q);
                     if fresh || policy.server == Server::None {
@@ -96,6 +101,7 @@ fn chosen(case: &Case, policy: &CorePolicy, jobs: &[Job]) -> Vec<usize> {
         let mut ready: Vec<usize> = (0..jobs.len()).filter(ready).collect();
         ready.sort_by_key(|i| match policy.order {
             Order::RateMonotonic => case.tasks[*i].period as i128,
+            Order::GlobalFifo => jobs[*i].woke,
             _ => jobs[*i].s,
         });
         chosen.extend(ready.into_iter().take(size));

@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! A task set as the text of a file.
+
+use std::fmt::Write;
+
+use super::{Kernel, Overheads, TaskEntry, TaskSet, Work};
+use crate::units::{format_duration, format_percent};
+
+impl TaskSet {
+    /// The text of a file that says the same. Traces are named, not included. The best-effort share must be a decimal percentage.
+    pub fn to_toml(&self) -> String {
+        let mut text = String::from("# SPDX-License-Identifier: GPL-2.0-only\n");
+        let policies: Vec<String> = self.policies.iter().map(|p| quoted(&p.to_string())).collect();
+        let kernel = match self.kernel {
+            Kernel::Plain => "plain",
+            Kernel::Rt => "rt",
+        };
+        for (key, value) in [
+            ("name", quoted(&self.name)),
+            ("title", quoted(&self.title)),
+            ("cpus", self.cpus.to_string()),
+            ("duration", time(self.duration)),
+            ("seed", self.seed.to_string()),
+            ("policies", format!("[{}]", policies.join(", "))),
+            ("best_effort_share", quoted(&format_percent(self.best_effort_share))),
+            ("clusters", self.clusters.to_string()),
+            ("kernel", quoted(kernel)),
+        ] {
+            line(&mut text, key, &value);
+        }
+        if self.overheads != Overheads::default() {
+            let Overheads { dispatch, preemption, migration } = self.overheads;
+            text.push_str("\n[overheads]\n");
+            for (key, ns) in
+                [("dispatch", dispatch), ("preemption", preemption), ("migration", migration)]
+            {
+                line(&mut text, key, &time(ns));
+            }
+        }
+        self.tasks.iter().for_each(|task| task.to_toml(&mut text));
+        if let Some(best_effort) = self.best_effort {
+            let _ = write!(text, "\n[best_effort]\ncount = {}\n", best_effort.count);
+            line(&mut text, "nice", &best_effort.nice.to_string());
+        }
+        text
+    }
+}
+
+impl TaskEntry {
+    fn to_toml(&self, text: &mut String) {
+        text.push_str("\n[[task]]\n");
+        line(text, "name", &quoted(&self.name));
+        line(text, "count", &self.count.to_string());
+        line(text, "period", &time(self.period));
+        line(text, "deadline", &time(self.deadline));
+        if let Some(budget) = self.budget {
+            line(text, "budget", &time(budget));
+        }
+        line(text, "offset", &time(self.offset));
+        line(text, "stagger", &time(self.stagger));
+        if let Some(cpus) = &self.affinity {
+            line(text, "affinity", &format!("{cpus:?}"));
+        }
+        line(text, "marks", &self.marks.to_string());
+        let work = match &self.work {
+            Work::Constant(ns) => format!("constant = {}", time(*ns)),
+            Work::Uniform(low, high) => format!("uniform = [{}, {}]", time(*low), time(*high)),
+            Work::Normal { mean, sd, max } => {
+                let (mean, sd, max) = (time(*mean), time(*sd), time(*max));
+                format!("normal = {{ mean = {mean}, sd = {sd}, max = {max} }}")
+            }
+            Work::Exponential { mean, max } => {
+                format!("exponential = {{ mean = {}, max = {} }}", time(*mean), time(*max))
+            }
+            Work::Trace { path, start, .. } => {
+                format!("trace = {}, start = {start}", quoted(&path.to_string_lossy()))
+            }
+            Work::Movie { path, size } => {
+                let size =
+                    size.map_or_else(String::new, |(w, h)| format!(", width = {w}, height = {h}"));
+                format!("movie = {}{size}", quoted(&path.to_string_lossy()))
+            }
+            Work::Program(words) => {
+                let words: Vec<String> = words.iter().map(|word| quoted(word)).collect();
+                format!("program = [{}]", words.join(", "))
+            }
+        };
+        line(text, "work", &format!("{{ {work} }}"));
+    }
+}
+
+fn line(text: &mut String, key: &str, value: &str) {
+    let _ = writeln!(text, "{key} = {value}");
+}
+
+fn time(ns: u64) -> String {
+    quoted(&format_duration(ns))
+}
+
+/// A TOML string.
+fn quoted(text: &str) -> String {
+    toml::Value::from(text).to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::path::Path;
+
+    #[test]
+    fn what_is_written_reads_as_the_same_set() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("t \"x\".csv"), "5\n6\n").unwrap();
+        let text = r#"
+            title = 'a "title" \ here'
+            cpus = 3
+            duration = "1.000000001s"
+            seed = 9223372036854775807
+            policies = ["g-fifo", "scx:flash", "rm+cbs"]
+            best_effort_share = "2.5%"
+            clusters = 3
+            kernel = "rt"
+            overheads = { dispatch = "1us", migration = "7ns" }
+            best_effort = { count = 2, nice = -3 }
+            [[task]]
+            name = "a"
+            count = 2
+            period = "33333us"
+            deadline = "20ms"
+            budget = "5ms"
+            offset = "1ms"
+            stagger = "160us"
+            affinity = [0, 2]
+            marks = true
+            work = { trace = 't "x".csv', start = 1 }
+        "#;
+        let kinds = [
+            "constant = \"3ms\"",
+            "uniform = [\"1ms\", \"2ms\"]",
+            "normal = { mean = \"5ms\", sd = \"0s\", max = \"6ms\" }",
+            "exponential = { mean = \"5ms\", max = \"6ms\" }",
+            "movie = \"m.mp4\", width = 16, height = 32",
+            "movie = \"m.mp4\"",
+            "program = [\"a\", \"b \\\" c\"]",
+        ];
+        let mut text = text.to_owned();
+        for (i, kind) in kinds.iter().enumerate() {
+            let _ =
+                write!(text, "\n[[task]]\nname = \"t{i}\"\nperiod = \"9ms\"\nwork = {{ {kind} }}");
+        }
+        let path = folder.path().join("set.toml");
+        let read = |text: &str| TaskSet::from_bytes(text.as_bytes(), Path::new(&path)).unwrap();
+        let set = read(&text);
+        assert_eq!(read(&set.to_toml()), set);
+    }
+}
