@@ -90,7 +90,7 @@ impl Shape {
                         let place = (first + job) % group;
                         let size = match place {
                             0 => sizes.0,
-                            _ if place % step == 0 => sizes.1,
+                            _ if place.is_multiple_of(step) => sizes.1,
                             _ => 1.0,
                         };
                         size * noise(drawn, 0.06)
