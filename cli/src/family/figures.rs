@@ -19,6 +19,10 @@ pub struct Figures {
     pub jobs: u64,
     /// Those that were late or did not finish.
     pub late: u64,
+    /// Counted jobs that the reservations owed.
+    pub owed: u64,
+    /// Of those, late or unfinished ones: broken promises.
+    pub owed_late: u64,
     /// Greatest tardiness, ms.
     pub tardiness_max_ms: f64,
     /// Preemptions per job.
@@ -37,6 +41,8 @@ impl Figures {
         Self {
             jobs,
             late: sets.iter().map(|m| m.misses).sum(),
+            owed: sets.iter().map(|m| m.owed).sum(),
+            owed_late: sets.iter().map(|m| m.owed_late).sum(),
             tardiness_max_ms: sets.iter().map(|m| m.tardiness_max_ms).fold(0.0, f64::max),
             preemptions: per(preempted, jobs as f64),
             best_effort_cpus: per(best_effort, seconds),
@@ -93,6 +99,9 @@ impl Judged {
             ("late jobs", Figures::late_percent, "%"),
             ("greatest tardiness", |f| f.tardiness_max_ms, "ms"),
         ];
+        if own.owed_late > 0 {
+            faults.push(format!("{} owed jobs were late", own.owed_late));
+        }
         let mut worse_sets = Vec::new();
         for (what, figure, unit) in places {
             let (a, b) = (figure(own), figure(other));
@@ -164,15 +173,16 @@ impl Report {
         let width = family.policies.iter().map(|(p, _)| p.to_string().len()).max().unwrap_or(0);
         let _ = writeln!(
             text,
-            "  {:width$} {:>8} {:>7} {:>13} {:>11} {:>8}",
-            "policy", "jobs", "late %", "tard. max ms", "preempt/job", "BE CPUs"
+            "  {:width$} {:>8} {:>7} {:>9} {:>13} {:>11} {:>8}",
+            "policy", "jobs", "late %", "owed late", "tard. max ms", "preempt/job", "BE CPUs"
         );
         for (policy, f) in &family.policies {
             let _ = writeln!(
                 text,
-                "  {policy:width$} {:>8} {:>7.2} {:>13.2} {:>11.2} {:>8.3}",
+                "  {policy:width$} {:>8} {:>7.2} {:>9} {:>13.2} {:>11.2} {:>8.3}",
                 f.jobs,
                 f.late_percent(),
+                f.owed_late,
                 f.tardiness_max_ms,
                 f.preemptions,
                 f.best_effort_cpus
