@@ -43,8 +43,8 @@ pub struct UnknownFamily(String);
 pub const CPUS: u32 = 4;
 /// Best-effort processes of every set, one for each CPU.
 pub const BEST_EFFORT: u32 = 4;
-/// Works are drawn for so long at a time, ns, and their mean is what it should be over each such reel: the first 20 s of a
-/// longer run are those of a shorter one.
+/// Works are drawn for so long at a time, ns, and their mean is what it should be over each such reel: the first 20 s
+/// of a longer run are those of a shorter one.
 pub const REEL: u64 = 20 * SEC;
 
 /// Frame rates of movies as periods, ns: 30, 29.97, 25, 24 and 23.976 frames a second.

@@ -40,16 +40,17 @@ const LAB_RIVALS: [&str; 4] = ["fifo", "deadline", "g-edf+fcbs", "g-edzl+fcbs-la
 
 /// Judge policies on families of random task sets whose load comes in bursts
 ///
-/// Plays sets S, S+1, … of each family (docs/families.md) under each policy and prints late jobs, late jobs that the
-/// reservation owed, greatest tardiness, preemptions and what best-effort work got; then, for each family, whether the judged
-/// policy is better than first come, first served and all the others. With --write the sets are written as files instead.
+/// Plays sets S, S+1, … of each family (docs/families.md) under each policy and prints late jobs, late jobs that
+/// the reservation owed, greatest tardiness, preemptions and what best-effort work got; then, for each family,
+/// whether the judged policy is better than first come, first served and all the others. With --write the sets are
+/// written as files instead.
 #[derive(Debug, Args)]
 pub struct Options {
     /// scenes, scattered, pictures, drift, mixed, heavy, or all
     #[arg(default_value = "all", value_name = "NAME")]
     family: String,
     /// The first set; the others follow
-    #[arg(long, default_value_t = 1, value_name = "S")]
+    #[arg(long, default_value_t = 1, value_name = "S", allow_hyphen_values = true)]
     seed: u64,
     /// How many sets of each family [default: 10; with --write 1]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=10_000))]

@@ -317,7 +317,8 @@ fn settings(options: &Options) -> Result<Settings> {
     let Policy::Core { order, server } = policy else {
         bail!("--policy {policy} is none of Onbeat's own; `onbeat policies` lists those");
     };
-    if !server.isolates() && !options.no_isolation {
+    let isolates = server.isolates() && order.isolates();
+    if !isolates && !options.no_isolation {
         bail!(
             "--policy {policy} does not isolate: one reservation that overruns can make others late; choose another \
              (`onbeat policies` marks those that do not), or add --no-isolation"

@@ -125,8 +125,8 @@ impl Shape {
 /// How much a job of a busy scene needs.
 const BUSY: (f64, f64) = (1.15, 1.4);
 
-/// Scenes by turns, and which jobs are of a busy one. They begin anywhere in a quiet one; a quiet one is longer than the
-/// busy one before it, so that work enough is left to make the mean.
+/// Scenes by turns, and which jobs are of a busy one. They begin anywhere in a quiet one; a quiet one is longer than
+/// the busy one before it, so that work enough is left to make the mean.
 fn scenes(
     drawn: &mut Generator,
     jobs: usize,

@@ -9,6 +9,9 @@ use onbeat_model::policy::Policy;
 use serde::Serialize;
 use serde_json::{Value, json};
 
+/// One figure of several.
+type Figure = fn(&Figures) -> f64;
+
 /// How much above first come, first served is still as good.
 const TOLERANCE: f64 = 1.1;
 
@@ -95,7 +98,7 @@ impl Judged {
             faults.push(format!("{policy} has no more late jobs ({a:.2} % and {b:.2} %)"));
         }
         let worse = |own: f64, other: f64| own > other * TOLERANCE;
-        let places: [(&str, fn(&Figures) -> f64, &str); 2] = [
+        let places: [(&str, Figure, &str); 2] = [
             ("late jobs", Figures::late_percent, "%"),
             ("greatest tardiness", |f| f.tardiness_max_ms, "ms"),
         ];

@@ -7,7 +7,8 @@ use super::{Kernel, Overheads, TaskEntry, TaskSet, Work};
 use crate::units::{format_duration, format_percent};
 
 impl TaskSet {
-    /// The text of a file that says the same. Traces are named, not included. The best-effort share must be a decimal percentage.
+    /// The text of a file that says the same. Traces are named, not included. The best-effort share must be a decimal
+    /// percentage.
     pub fn to_toml(&self) -> String {
         let mut text = String::from("# SPDX-License-Identifier: GPL-2.0-only\n");
         let policies: Vec<String> = self.policies.iter().map(|p| quoted(&p.to_string())).collect();

@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! `onbeat family`: what it promises and what it refuses.
+
+mod common;
+
+use std::fs;
+
+use common::{complaint, object, onbeat, said};
+
+const SHORT: [&str; 5] = ["family", "--seconds", "4", "--sets", "2"];
+
+fn short(more: &[&str]) -> std::process::Output {
+    onbeat(&[&SHORT[..], more].concat())
+}
+
+#[test]
+fn every_family_is_played_under_every_policy_and_the_same_again() {
+    let ask = || object(&short(&["--policies", "g-edf+cbs,p-edf", "--judge", "rm", "--json"]));
+    let report = ask();
+    assert_eq!(report, ask());
+    let families = report["families"].as_array().unwrap();
+    assert_eq!(families.len(), 6);
+    for family in families {
+        let names: Vec<_> =
+            (0..4).map(|i| family["policies"][i]["policy"].as_str().unwrap()).collect();
+        assert_eq!(names, ["g-fifo", "g-edf+cbs", "p-edf", "rm"]);
+        let jobs: Vec<_> =
+            (0..4).map(|i| family["policies"][i]["jobs"].as_u64().unwrap()).collect();
+        assert!(jobs[0] > 800 && jobs.iter().all(|n| *n == jobs[0]), "{family}");
+        let faults = family["verdict"]["faults"].as_array().unwrap();
+        assert_eq!(family["passes"], faults.is_empty());
+    }
+    // Bursts of movies: fixed priorities starve the longest period, first come, first served nobody.
+    let late = |i: usize| families[1]["policies"][i]["late"].as_u64().unwrap();
+    assert!(late(0) < late(3), "{}", families[1]);
+}
+
+#[test]
+fn the_verdict_says_what_is_wrong_and_strict_fails_with_it() {
+    let asked = ["mixed", "--policies", "g-edf+cbs", "--judge", "g-fifo"];
+    let fails = short(&asked);
+    // Deadlines save audio and control loops from waiting for frames.
+    assert!(fails.status.success());
+    let text = said(&fails);
+    assert!(text.contains("g-fifo fails: g-edf+cbs has no more late jobs"), "{text}");
+    assert!(text.contains("owed jobs were late"), "{text}");
+    assert_eq!(short(&[&asked[..], &["--strict"]].concat()).status.code(), Some(1));
+}
+
+#[test]
+fn a_set_that_is_written_has_the_figures_it_has_in_its_family() {
+    let folder = tempfile::tempdir().unwrap();
+    let place = folder.path().join("new");
+    let place = place.to_str().unwrap();
+    let make = ["family", "scattered", "--seconds", "4", "--seed", "9"];
+    let written = onbeat(&[&make[..], &["--write", place]].concat());
+    let file = said(&written);
+    assert_eq!(file.trim(), format!("{place}/scattered-9.toml"), "{}", complaint(&written));
+    assert_eq!(fs::read_dir(place).unwrap().count(), 7);
+    let alone = object(&onbeat(&["sim", file.trim(), "--policy", "g-edf+cbs", "--json"]));
+    let judge = ["--sets", "1", "--judge", "g-edf+cbs", "--policies", "g-fifo", "--json"];
+    let family = object(&onbeat(&[&make[..], &judge].concat()));
+    let (alone, family) = (&alone["runs"][0]["metrics"], &family["families"][0]["policies"][1]);
+    assert_eq!(alone["misses"], family["late"]);
+    for figure in ["jobs", "owed_late", "tardiness_max_ms"] {
+        assert_eq!(alone[figure], family[figure], "{figure}");
+    }
+}
+
+#[test]
+fn what_makes_no_sense_is_refused_in_a_sentence() {
+    let last = i64::MAX.to_string();
+    for (words, says) in [
+        (&["movies"][..], "there is no family \"movies\"; the families are scenes"),
+        (&["--sets", "0"], "1..=10000"),
+        (&["--seconds", "0"], "1..=3600"),
+        (&["--seconds", "4000"], "1..=3600"),
+        (&["--seconds", "99999999999999999999"], "too large"),
+        (&["--seed", &last, "--sets", "2"], "leaves no room for 2 sets"),
+        (&["--seed", "18446744073709551615", "--sets", "2"], "leaves no room"),
+        (&["--seed", "-1"], "--seed"),
+        (&["--policies", "fifo"], "g-fifo in place of fifo"),
+        (&["--policies", "g-edf+cbs,edf"], "there is no policy \"edf\""),
+        (&["--judge", "eevdf"], "--by lab"),
+        (&["--write", "/dev/null/x"], "cannot make the folder"),
+        (&["--write", "x", "--json"], "cannot be used with"),
+    ] {
+        let refused = onbeat(&[&["family"], words].concat());
+        assert!(!refused.status.success(), "{words:?}");
+        assert!(complaint(&refused).contains(says), "{words:?}: {}", complaint(&refused));
+        assert!(said(&refused).is_empty());
+    }
+}
