@@ -124,8 +124,8 @@ impl Results {
         Ok(Self { experiment, title, world, platform, runs, host })
     }
 
-    /// For the terminal: a line for each policy, the reasons of those without figures, and with
-    /// `detail` the figures of each task.
+    /// For the terminal: where tasks differ a line for each of them, then a line for each policy, the reasons of
+    /// those without figures, and with `detail` all figures of each task.
     pub fn to_text(&self, detail: bool) -> String {
         let outcomes = self.outcomes();
         let mut text = String::new();
@@ -171,6 +171,8 @@ fn tasks(outcome: &Outcome) -> String {
         "task",
         "jobs",
         "missed",
+        "owed",
+        "owed late",
         "worst fps",
         "mean fps",
         "tard. max ms",
@@ -187,6 +189,8 @@ fn tasks(outcome: &Outcome) -> String {
             task.name.clone(),
             task.jobs.to_string(),
             task.misses.to_string(),
+            task.owed.to_string(),
+            task.owed_late.to_string(),
             task.worst_fps.map_or_else(|| "–".into(), |n| n.to_string()),
             format!("{:.2}", task.mean_fps),
             format!("{:.2}", task.tardiness_max_ms),

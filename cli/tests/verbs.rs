@@ -8,8 +8,11 @@ use std::process::{Command, Stdio};
 
 use common::{File, checkout, complaint, object, onbeat, said, short};
 
-const FIGURES: [&str; 10] = [
+const FIGURES: [&str; 13] = [
     "jobs",
+    "owed",
+    "owed_late",
+    "owed_tardiness_max_ms",
     "miss_ratio",
     "worst_fps",
     "mean_fps",

@@ -159,22 +159,27 @@ fn world(name: &str, outcomes: &[&Outcome]) -> Result<Value, PageError> {
         true => Some(safe(plot::curves(outcomes, rate)?)),
         false => None,
     };
-    let owned: Vec<Outcome> = outcomes.iter().map(|o| (*o).clone()).collect();
-    let width = table::width(&owned);
-    let rows: Vec<Vec<String>> =
-        owned.iter().map(|o| table::row(o).into_iter().take(width).collect()).collect();
-    let head: Vec<Value> =
-        table::COLUMNS[..width].iter().map(|(head, about)| context! { head, about }).collect();
+    let frames = match outcomes.iter().all(|o| o.metrics.mean_fps.is_some()) {
+        true => Some(safe(plot::frames(outcomes, rate)?)),
+        false => None,
+    };
     let tasks: Vec<Value> = outcomes.iter().map(|o| tasks(o)).collect();
     Ok(context! {
         name,
         curves,
-        frames => safe(plot::frames(outcomes, rate)?),
+        frames,
         quantities => safe(plot::quantities(outcomes)?),
-        head,
-        rows,
+        by_task => table::by_task(outcomes).map(lines),
+        summary => lines(table::summary(outcomes)),
         tasks,
     })
+}
+
+/// A table for the page.
+fn lines(table: table::Lines) -> Value {
+    let head: Vec<Value> =
+        table.head.iter().map(|(head, about)| context! { head, about }).collect();
+    context! { head, rows => table.rows }
 }
 
 /// Figures of each task under one policy, best-effort tasks summed up.
@@ -189,6 +194,8 @@ fn tasks(o: &Outcome) -> Value {
                 t.name.clone(),
                 t.jobs.to_string(),
                 t.misses.to_string(),
+                t.owed.to_string(),
+                t.owed_late.to_string(),
                 t.worst_fps.map_or_else(|| "–".into(), |n| n.to_string()),
                 format!("{:.2}", t.mean_fps),
                 format!("{:.2}", t.tardiness_p99_ms),

@@ -2,7 +2,7 @@
 //! The figures of one run, without its events.
 
 use onbeat_model::metrics::{self, Metrics, TaskMetrics};
-use onbeat_model::run::{Platform, Run, World};
+use onbeat_model::run::{Class, Platform, Run, World};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -34,6 +34,19 @@ impl Outcome {
         }
     }
 
+    /// The tasks that are released and timed.
+    pub(crate) fn reserved(&self) -> impl Iterator<Item = &TaskMetrics> {
+        self.tasks.iter().filter(|t| t.class != Class::BestEffort)
+    }
+
+    /// Whether all its tasks have the same period, budget and work, so that figures of all together say something.
+    pub fn uniform(&self) -> bool {
+        let kind = |t: &TaskMetrics| (t.period_ms, t.budget_ms, t.entry);
+        let mut kinds = self.reserved().map(kind);
+        let first = kinds.next();
+        kinds.all(|kind| Some(kind) == first)
+    }
+
     /// `sim`, `lab` or `live`.
     pub fn world_name(&self) -> &'static str {
         match self.world {
@@ -61,7 +74,7 @@ pub fn result_json(outcomes: &[Outcome]) -> Value {
 pub(crate) mod tests {
     use super::*;
     use onbeat_model::event::{Event, EventKind};
-    use onbeat_model::run::{Class, TaskInfo};
+    use onbeat_model::run::TaskInfo;
     use onbeat_model::units::MS;
 
     const PERIOD: u64 = 41 * MS;
@@ -140,6 +153,9 @@ pub(crate) mod tests {
         for key in [
             "jobs",
             "miss_ratio",
+            "owed",
+            "owed_late",
+            "owed_tardiness_max_ms",
             "worst_fps",
             "mean_fps",
             "fps_sd",

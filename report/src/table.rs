@@ -1,13 +1,17 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The table on the terminal: one line a policy.
+//! The tables on the terminal: one line a policy; where tasks differ, one for each of them before.
 
 use comfy_table::{CellAlignment, Table, presets};
+use onbeat_model::metrics::TaskMetrics;
 
 use crate::Outcome;
 
 /// Column heads and what they mean; used by the page too.
-pub const COLUMNS: [(&str, &str); 12] = [
+pub const COLUMNS: [(&str, &str); 15] = [
     ("policy", "scheduling policy"),
+    ("owed late", "owed jobs that finished late or not at all: the number that must be 0"),
+    ("of owed", "jobs that would have been in time with exactly the budget in each period"),
+    ("late beyond", "other late jobs: they, or those before them, needed more than was reserved"),
     ("worst fps", "least frames of any task in any one-second window"),
     ("mean fps", "mean frames per second over tasks and seconds"),
     ("sd", "standard deviation of the same"),
@@ -21,48 +25,156 @@ pub const COLUMNS: [(&str, &str); 12] = [
     ("lost", "events that were lost; figures are lower bounds if there are any"),
 ];
 
-/// One line of figures in the order of [`COLUMNS`], without the last if no outcome lost events.
-pub fn row(o: &Outcome) -> Vec<String> {
+/// Column heads of the results of each task, and what they mean.
+pub const TASK_COLUMNS: [(&str, &str); 10] = [
+    ("policy", "scheduling policy"),
+    ("task", "the task; those of one entry that were never late share a line"),
+    ("period ms", "time between its releases"),
+    ("budget ms", "what is reserved for it in each period"),
+    ("jobs", "counted jobs"),
+    ("owed late", "owed jobs that finished late or not at all: the number that must be 0"),
+    ("by ms", "greatest tardiness of an owed job"),
+    ("late beyond", "other late jobs: they, or those before them, needed more than was reserved"),
+    ("tard. max ms", "greatest tardiness of any job"),
+    ("promise", "pass: no owed job was late; FAIL: some were; –: nothing was owed"),
+];
+
+/// One line of figures in the order of [`COLUMNS`].
+fn row(o: &Outcome) -> Vec<String> {
     let m = &o.metrics;
     vec![
         o.policy.clone(),
+        m.owed_late.to_string(),
+        m.owed.to_string(),
+        beyond(m.misses, m.owed_late),
         m.worst_fps.map_or_else(|| "–".into(), |n| n.to_string()),
-        format!("{:.2}", m.mean_fps),
-        format!("{:.2}", m.fps_sd),
+        mean(m.mean_fps, 2),
+        mean(m.fps_sd, 2),
         format!("{:.2}", m.miss_ratio * 100.0),
         format!("{:.2}", m.tardiness_p99_ms),
         format!("{:.2}", m.tardiness_max_ms),
         format!("{:.2}", m.preemptions),
         format!("{:.2}", m.migrations),
-        format!("{:.1}", m.cpu_per_job_us),
+        mean(m.cpu_per_job_us, 1),
         format!("{:.3}", m.best_effort_cpus),
         m.lost_events.to_string(),
     ]
 }
 
-/// How many of [`COLUMNS`] are worth showing: the last only if events were lost.
-pub(crate) fn width(outcomes: &[Outcome]) -> usize {
-    let lost = outcomes.iter().any(|o| o.metrics.lost_events > 0);
-    if lost { COLUMNS.len() } else { COLUMNS.len() - 1 }
+fn mean(value: Option<f64>, digits: usize) -> String {
+    value.map_or_else(|| "–".into(), |v| format!("{v:.digits$}"))
 }
 
-/// The table as text, lines without colour and ending in a newline; the same on every terminal.
+/// Late jobs that were not owed.
+pub(crate) fn beyond(misses: u64, owed_late: u64) -> String {
+    misses.saturating_sub(owed_late).to_string()
+}
+
+/// Heads with their meaning, and a line for each policy, without columns that have nothing to say: lost events if there
+/// are none, and means over tasks if their periods differ.
+pub(crate) fn summary(outcomes: &[&Outcome]) -> Lines {
+    let lost = outcomes.iter().any(|o| o.metrics.lost_events > 0);
+    let means = outcomes.iter().any(|o| o.metrics.mean_fps.is_some());
+    let wanted = |head: &str| match head {
+        "lost" => lost,
+        "worst fps" | "mean fps" | "sd" | "CPU/job µs" => means,
+        _ => true,
+    };
+    let kept = |row: Vec<String>| {
+        row.into_iter().zip(COLUMNS).filter(|(_, c)| wanted(c.0)).map(|(cell, _)| cell).collect()
+    };
+    let head = COLUMNS.into_iter().filter(|c| wanted(c.0)).collect();
+    Lines { head, rows: outcomes.iter().map(|o| kept(row(o))).collect() }
+}
+
+/// Results of each task under each policy, if tasks differ in period, budget or work; else `None`.
+pub(crate) fn by_task(outcomes: &[&Outcome]) -> Option<Lines> {
+    if outcomes.iter().all(|o| o.uniform()) {
+        return None;
+    }
+    let rows = outcomes.iter().flat_map(|o| task_rows(o)).collect();
+    Some(Lines { head: TASK_COLUMNS.to_vec(), rows })
+}
+
+/// One line a task; those of an entry that were never late share one.
+fn task_rows(o: &Outcome) -> Vec<Vec<String>> {
+    let mut groups: Vec<(&TaskMetrics, usize, u64)> = Vec::new();
+    for task in o.reserved() {
+        let alike = |first: &TaskMetrics| {
+            (first.misses, first.entry, first.owed == 0) == (0, task.entry, task.owed == 0)
+        };
+        match groups.iter_mut().find(|group| task.misses == 0 && alike(group.0)) {
+            Some(group) => (group.1, group.2) = (group.1 + 1, group.2 + task.jobs),
+            None => groups.push((task, 1, task.jobs)),
+        }
+    }
+    let line = |(task, count, jobs): (&TaskMetrics, usize, u64)| {
+        let name = match count {
+            1 => task.name.clone(),
+            n => format!("{} and {} more", task.name, n - 1),
+        };
+        vec![
+            o.policy.clone(),
+            name,
+            number(task.period_ms),
+            if task.budget_ms > 0.0 { number(task.budget_ms) } else { "–".into() },
+            jobs.to_string(),
+            task.owed_late.to_string(),
+            format!("{:.2}", task.owed_tardiness_max_ms),
+            beyond(task.misses, task.owed_late),
+            format!("{:.2}", task.tardiness_max_ms),
+            verdict(task).into(),
+        ]
+    };
+    groups.into_iter().map(line).collect()
+}
+
+/// Whether the promise to a task was kept.
+pub(crate) fn verdict(task: &TaskMetrics) -> &'static str {
+    match (task.owed, task.owed_late) {
+        (0, _) => "–",
+        (_, 0) => "pass",
+        _ => "FAIL",
+    }
+}
+
+/// Milliseconds as short as they can be told to a microsecond.
+fn number(ms: f64) -> String {
+    let text = format!("{ms:.3}");
+    text.trim_end_matches('0').trim_end_matches('.').into()
+}
+
+/// A table without its looks.
+pub(crate) struct Lines {
+    /// Heads, and what they mean.
+    pub head: Vec<(&'static str, &'static str)>,
+    pub rows: Vec<Vec<String>>,
+}
+
+impl Lines {
+    /// As text: lines without colour and ending in a newline; the same on every terminal. Texts are to the left in the
+    /// first `left` columns.
+    fn text(self, left: usize) -> String {
+        let mut table = Table::new();
+        table.load_preset(presets::NOTHING);
+        table.set_header(self.head.iter().map(|c| c.0));
+        table.add_rows(self.rows);
+        for column in table.column_iter_mut().skip(left) {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
+        let mut text: String = table.lines().map(|l| format!("{}\n", l.trim_end())).collect();
+        if text.is_empty() {
+            text.push('\n');
+        }
+        text
+    }
+}
+
+/// The tables as text: where tasks differ, first the results of each, then one line a policy.
 pub fn render(outcomes: &[Outcome]) -> String {
-    let width = width(outcomes);
-    let mut table = Table::new();
-    table.load_preset(presets::NOTHING);
-    table.set_header(COLUMNS[..width].iter().map(|c| c.0));
-    for o in outcomes {
-        table.add_row(row(o).into_iter().take(width));
-    }
-    for column in table.column_iter_mut().skip(1) {
-        column.set_cell_alignment(CellAlignment::Right);
-    }
-    let mut text: String = table.lines().map(|l| format!("{}\n", l.trim_end())).collect();
-    if text.is_empty() {
-        text.push('\n');
-    }
-    text
+    let outcomes: Vec<&Outcome> = outcomes.iter().collect();
+    let each = by_task(&outcomes).map_or_else(String::new, |lines| lines.text(2) + "\n");
+    each + &summary(&outcomes).text(1)
 }
 
 #[cfg(test)]
@@ -78,6 +190,40 @@ mod tests {
         assert!(lines[0].trim_start().starts_with("policy"), "{text}");
         assert!(lines[1].contains("g-edf+fcbs") && lines[1].contains("24.33"), "{text}");
         assert!(!text.contains('\u{1b}') && !text.contains("lost"), "{text}");
+    }
+
+    #[test]
+    fn where_tasks_differ_each_has_a_line_before_the_policies_and_there_are_no_means_of_them() {
+        use crate::outcome::tests::sample;
+        use onbeat_model::run::World;
+        let mut run = sample("g-edf", World::Sim, 4);
+        (run.tasks[1].entry, run.tasks[1].period) = (1, run.tasks[1].period * 2);
+        run.tasks[1].budget *= 2; // so job 4 of 44 ms is owed
+        let text = render(&[Outcome::of(&run)]);
+        let lines: Vec<Vec<&str>> = text.lines().map(|l| l.split_whitespace().collect()).collect();
+        assert_eq!(lines.len(), 6, "{text}");
+        assert_eq!(
+            lines[1],
+            ["g-edf", "movie-0", "41", "25", "97", "0", "0.00", "0", "0.00", "pass"]
+        );
+        assert!(lines[2].starts_with(&["g-edf", "movie-1", "82", "50", "97"]), "{text}");
+        assert!(text.contains("promise") && !text.contains("mean fps"), "{text}");
+        run.tasks[1] = onbeat_model::run::TaskInfo { name: "x".into(), ..run.tasks[0].clone() };
+        assert!(!render(&[Outcome::of(&run)]).contains("promise"), "tasks are alike");
+    }
+
+    #[test]
+    fn tasks_of_an_entry_that_were_never_late_share_a_line_and_a_broken_promise_fails() {
+        let mut o = outcome("g-edf");
+        o.tasks[1].budget_ms = 1.0;
+        let other = TaskMetrics { name: "movie-7".into(), ..o.tasks[0].clone() };
+        o.tasks.push(other);
+        (o.tasks[1].owed, o.tasks[1].owed_late) = (3, 1);
+        let rows = by_task(&[&o]).unwrap().rows;
+        assert_eq!(rows.len(), 2, "{rows:?}");
+        assert_eq!((rows[0][1].as_str(), rows[0][4].as_str()), ("movie-0 and 1 more", "194"));
+        assert_eq!((rows[1][5].as_str(), rows[1][9].as_str()), ("1", "FAIL"));
+        assert_eq!(rows[1][7], "18"); // 19 late in all
     }
 
     #[test]

@@ -40,24 +40,25 @@ pub struct Metrics {
     pub owed_tardiness_max_ms: f64,
     /// Least number of completions of any one task in any one-second window; `None` if no task lasts a second.
     pub worst_fps: Option<u32>,
-    /// Mean over all tasks and whole seconds of the completions in that second.
-    pub mean_fps: f64,
+    /// Mean over all tasks and whole seconds of the completions in that second. This and every other mean over the
+    /// tasks is `None` if their periods differ: it would be a figure of none of them.
+    pub mean_fps: Option<f64>,
     /// Population standard deviation over the same samples.
-    pub fps_sd: f64,
+    pub fps_sd: Option<f64>,
     /// Mean tardiness of counted jobs, punctual ones included, ms.
-    pub tardiness_mean_ms: f64,
+    pub tardiness_mean_ms: Option<f64>,
     /// 99th percentile (nearest rank) of the same, ms.
     pub tardiness_p99_ms: f64,
     /// Maximum of the same, ms.
     pub tardiness_max_ms: f64,
     /// Mean response time of counted jobs, ms.
-    pub response_mean_ms: f64,
+    pub response_mean_ms: Option<f64>,
     /// 99th percentile (nearest rank) of the response time, ms.
     pub response_p99_ms: f64,
     /// Maximum response time, ms.
     pub response_max_ms: f64,
     /// Mean over the tasks of their mean relative jitter, ms: difference of response times of successive jobs.
-    pub jitter_mean_ms: f64,
+    pub jitter_mean_ms: Option<f64>,
     /// Greatest relative jitter, ms.
     pub jitter_max_ms: f64,
     /// CPU time of best-effort tasks over the length of the run.
@@ -65,7 +66,7 @@ pub struct Metrics {
     /// CPU time of all other tasks over the length of the run.
     pub reserved_cpus: f64,
     /// CPU time of a job that finished, on average, µs: what it does, and what the kernel does in its name.
-    pub cpu_per_job_us: f64,
+    pub cpu_per_job_us: Option<f64>,
     /// Preemptions per counted job.
     pub preemptions: f64,
     /// Migrations per counted job.
@@ -90,7 +91,7 @@ pub struct Metrics {
     pub anomalies: u64,
     /// Length of the run, s.
     pub seconds: f64,
-    /// Second by second: least, mean and deviation of frames over the tasks.
+    /// Second by second: least, mean and deviation of frames over the tasks; empty if their periods differ.
     pub fps_per_second: Vec<SecondFps>,
 }
 
@@ -99,6 +100,9 @@ pub struct Metrics {
 #[allow(missing_docs)] // each field is documented in `Metrics`
 pub struct TaskMetrics {
     pub name: String,
+    /// Index of its entry in the task-set file; tasks of one entry are alike.
+    #[serde(default)]
+    pub entry: u32,
     pub class: Class,
     pub period_ms: f64,
     pub budget_ms: f64,
@@ -166,8 +170,11 @@ pub fn detailed(run: &Run) -> (Metrics, Vec<TaskMetrics>) {
     let mut all = Sample::default();
     let mut curves = Vec::new();
     let mut fps = Moments::default();
-    let (mut jitter_sum, mut jitter_tasks) = (0.0, 0u32);
+    let (mut jitter_sum, mut jitter_tasks) = (0.0, 0u64);
     let mut tasks = Vec::with_capacity(run.tasks.len());
+    let mut periods = run.tasks.iter().filter(|t| t.class != Class::BestEffort).map(|t| t.period);
+    let first = periods.next();
+    let alike = periods.all(|period| Some(period) == first);
     let (mut best_effort_ns, mut reserved_ns) = (0u64, 0u64);
     for (i, info) in run.tasks.iter().enumerate() {
         let mut sample = Sample::default();
@@ -183,6 +190,7 @@ pub fn detailed(run: &Run) -> (Metrics, Vec<TaskMetrics>) {
         let owed = owed::owed(run, events, i, &jobs[i], used.cpu_ns);
         tasks.push(TaskMetrics {
             name: info.name.clone(),
+            entry: info.entry,
             class: info.class,
             period_ms: ms(info.period),
             budget_ms: ms(info.budget),
@@ -238,13 +246,15 @@ pub fn detailed(run: &Run) -> (Metrics, Vec<TaskMetrics>) {
     total.misses = all.misses;
     total.unfinished = all.unfinished;
     total.miss_ratio = ratio(all.misses, all.jobs());
-    (total.mean_fps, total.fps_sd) = (fps.mean(), fps.sd());
-    (total.tardiness_mean_ms, total.tardiness_p99_ms, total.tardiness_max_ms) = stats.tardiness;
-    (total.response_mean_ms, total.response_p99_ms, total.response_max_ms) = stats.response;
+    let mean = |value: f64| alike.then_some(value);
+    (total.mean_fps, total.fps_sd) = (mean(fps.mean()), mean(fps.sd()));
+    (_, total.tardiness_p99_ms, total.tardiness_max_ms) = stats.tardiness;
+    (_, total.response_p99_ms, total.response_max_ms) = stats.response;
+    total.tardiness_mean_ms = mean(stats.tardiness.0);
+    total.response_mean_ms = mean(stats.response.0);
     let finished = all.jobs() - all.unfinished;
-    total.cpu_per_job_us = per(all.used as f64, finished) / US as f64;
-    total.jitter_mean_ms =
-        if jitter_tasks == 0 { 0.0 } else { jitter_sum / f64::from(jitter_tasks) };
+    total.cpu_per_job_us = mean(per(all.used as f64, finished) / US as f64);
+    total.jitter_mean_ms = mean(per(jitter_sum, jitter_tasks));
     total.jitter_max_ms = ms(all.jitter_max);
     total.preemptions = per(total.preemptions, all.jobs());
     total.migrations = per(total.migrations, all.jobs());
@@ -259,7 +269,7 @@ pub fn detailed(run: &Run) -> (Metrics, Vec<TaskMetrics>) {
     total.donated_ms = ms(usage.donated);
     total.bonus_ms = ms(usage.bonus_given);
     total.share_ms = ms(usage.share_ns);
-    total.fps_per_second = frames::over_tasks(&curves);
+    total.fps_per_second = if alike { frames::over_tasks(&curves) } else { Vec::new() };
     (total, tasks)
 }
 

@@ -130,7 +130,7 @@ fn cpu_time_of_a_job_is_the_mean_of_those_that_finished() {
     for (job, used) in [(0, 400_000), (1, 700_000)] {
         events.push(Event::new((job + 1) * MS, EventKind::Complete, job, used).of(0));
     }
-    assert_eq!(one(events, 3).0.cpu_per_job_us, 550.0);
+    assert_eq!(one(events, 3).0.cpu_per_job_us, Some(550.0));
 }
 
 #[test]
@@ -174,7 +174,7 @@ fn frames_are_counted_by_the_second_and_in_the_worst_window() {
     let m = metrics(&run(vec![task("movie", Class::Reserved, period)], events, 4 * SEC));
     let worst: Vec<u32> = m.fps_per_second.iter().map(|s| s.worst).collect();
     assert_eq!(worst, [25, 25, 25]);
-    assert_eq!((m.mean_fps, m.fps_sd), (25.0, 0.0));
+    assert_eq!((m.mean_fps, m.fps_sd), (Some(25.0), Some(0.0)));
     // From just after the frame at 0.725 s to 1.725 s: only those at 0.765 to 0.965 s.
     assert_eq!(m.worst_fps, Some(6));
 }
@@ -190,7 +190,44 @@ fn relative_jitter_is_the_change_of_response_time() {
         complete(0, 2, 26 * MS),
     ];
     let (m, _) = one(events, 30);
-    assert_eq!((m.jitter_mean_ms, m.jitter_max_ms), (2.0, 3.0));
+    assert_eq!((m.jitter_mean_ms, m.jitter_max_ms), (Some(2.0), 3.0));
+}
+
+#[test]
+fn tasks_of_different_periods_have_figures_each_but_no_mean_of_them_all() {
+    let events = |late| {
+        let done = 2 * SEC + 9 * MS;
+        let slow = (0..4).flat_map(|j| {
+            let r = j * SEC / 2;
+            [release(0, j, r, r + SEC / 2), complete(0, j, r + 5 * MS)]
+        });
+        slow.chain([release(1, 0, late, 3 * SEC), complete(1, 0, done)]).collect::<Vec<_>>()
+    };
+    let of = |period| {
+        let tasks = vec![
+            task("a", Class::Reserved, SEC / 2),
+            task("b", Class::Reserved, period),
+            task("hog", Class::BestEffort, 0),
+        ];
+        detailed(&run(tasks, events(MS), 3 * SEC))
+    };
+    let (same, _) = of(SEC / 2);
+    let (different, tasks) = of(SEC / 4);
+    let json = |m: &Metrics| serde_json::to_value(m).unwrap();
+    let means = [
+        "mean_fps",
+        "fps_sd",
+        "tardiness_mean_ms",
+        "response_mean_ms",
+        "jitter_mean_ms",
+        "cpu_per_job_us",
+    ];
+    for name in means {
+        assert!(json(&same)[name].is_number() && json(&different)[name].is_null(), "{name}");
+    }
+    assert!(!same.fps_per_second.is_empty() && different.fps_per_second.is_empty());
+    assert_eq!((different.jobs, different.misses), (5, 0));
+    assert_eq!(tasks[0].response_mean_ms, 5.0);
 }
 
 /// The definition, word for word, over every window.

@@ -68,6 +68,18 @@ fn short_runs_and_empty_pages_have_no_curves_but_are_pages() {
 }
 
 #[test]
+fn where_periods_differ_each_task_comes_first_and_means_of_all_are_not_shown() {
+    let mut run = sample("g-edf", World::Sim, 4);
+    (run.tasks[1].entry, run.tasks[1].period) = (1, run.tasks[1].period * 2);
+    let html = render(&page(vec![Outcome::of(&run)])).unwrap();
+    let at = |text: &str| html.find(text).unwrap_or_else(|| panic!("no {text}"));
+    assert!(at(">promise</th>") < at("<svg") && at(">pass</td>") < at("<svg"));
+    assert_eq!(html.matches("<svg").count(), 1);
+    let alike = render(&page(vec![outcome("g-edf")])).unwrap();
+    assert!(!alike.contains(">promise</th>") && alike.contains(">owed late</th>"));
+}
+
+#[test]
 fn traces_are_linked_only_inside_the_folder() {
     let mut p = page(vec![outcome("g-edf")]);
     for bad in ["/etc/passwd", "../x", "javascript:alert(1)", "//host/x"] {

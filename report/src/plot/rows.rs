@@ -30,7 +30,10 @@ fn names(root: &Area<'_>, outcomes: &[&Outcome]) -> Result<(), PlotError> {
 
 /// Mean frame rate with its standard deviation (paper 000, figure 12), and the worst one-second window.
 pub(crate) fn frames(outcomes: &[&Outcome], rate: Option<f64>) -> Result<String, PlotError> {
-    let values = |o: &Outcome| o.metrics.mean_fps + o.metrics.fps_sd;
+    let moments = |o: &Outcome| {
+        (o.metrics.mean_fps.unwrap_or_default(), o.metrics.fps_sd.unwrap_or_default())
+    };
+    let values = |o: &Outcome| moments(o).0 + moments(o).1;
     let highest = outcomes.iter().map(|o| values(o)).fold(rate.unwrap_or(1.0), f64::max);
     let top = nice(highest * 1.05);
     let (left, right) = (NAMES, WIDTH as i32 - 190);
@@ -58,15 +61,16 @@ pub(crate) fn frames(outcomes: &[&Outcome], rate: Option<f64>) -> Result<String,
         names(root, outcomes)?;
         for (i, o) in outcomes.iter().enumerate() {
             let (m, y, paint) = (&o.metrics, middle(i), colour(&o.policy));
-            let (low, high) = ((m.mean_fps - m.fps_sd).max(0.0), m.mean_fps + m.fps_sd);
+            let (mean, sd) = moments(o);
+            let (low, high) = ((mean - sd).max(0.0), mean + sd);
             let whisker = vec![(x(low), y), (x(high), y)];
             root.draw(&PathElement::new(whisker, paint.stroke_width(3)))?;
             for end in [low, high] {
                 let cap = vec![(x(end), y - 5), (x(end), y + 5)];
                 root.draw(&PathElement::new(cap, paint.stroke_width(2)))?;
             }
-            root.draw(&Circle::new((x(m.mean_fps), y), 5, paint.filled()))?;
-            let mut text = format!("{:.1} ± {:.1}", m.mean_fps, m.fps_sd);
+            root.draw(&Circle::new((x(mean), y), 5, paint.filled()))?;
+            let mut text = format!("{mean:.1} ± {sd:.1}");
             if let Some(worst) = m.worst_fps {
                 let at = x(f64::from(worst));
                 let diamond = vec![(at, y - 6), (at + 6, y), (at, y + 6), (at - 6, y)];
@@ -84,7 +88,12 @@ pub(crate) fn frames(outcomes: &[&Outcome], rate: Option<f64>) -> Result<String,
 pub(crate) fn quantities(outcomes: &[&Outcome]) -> Result<String, PlotError> {
     let size = (WIDTH, height(outcomes, 26));
     let beside = outcomes.iter().any(|o| o.metrics.best_effort_cpus > 0.0);
-    let last = if beside { "best-effort throughput" } else { "CPU time of a job" };
+    let alike = outcomes.iter().all(|o| o.metrics.cpu_per_job_us.is_some());
+    let last = match (beside, alike) {
+        (true, _) => "best-effort throughput",
+        (_, true) => "CPU time of a job",
+        _ => "owed jobs that were late",
+    };
     draw(size, &format!("miss ratio, tardiness and {last} by policy"), |root| {
         names(root, outcomes)?;
         let part = (WIDTH as i32 - NAMES) / 3;
@@ -95,8 +104,11 @@ pub(crate) fn quantities(outcomes: &[&Outcome]) -> Result<String, PlotError> {
         if beside {
             let rest = |o: &Outcome| o.metrics.best_effort_cpus;
             bars(root, outcomes, column(2), "best-effort work, CPUs", rest, 2)
+        } else if !alike {
+            let broken = |o: &Outcome| o.metrics.owed_late as f64;
+            bars(root, outcomes, column(2), "owed jobs that were late", broken, 0)
         } else {
-            let cost = |o: &Outcome| o.metrics.cpu_per_job_us;
+            let cost = |o: &Outcome| o.metrics.cpu_per_job_us.unwrap_or_default();
             bars(root, outcomes, column(2), "CPU time of a job, µs", cost, 1)
         }
     })
