@@ -56,6 +56,11 @@ OB_INLINE s64 ob_pledged(ob_server_p sv, u64 left, u64 now)
 	return e > 0 ? e : 0;
 }
 
+OB_INLINE s64 ob_min_signed(s64 a, s64 b)
+{
+	return a < b ? a : b;
+}
+
 /* CPUs of `d`, and how much more best effort is owed there than its share, ns: `*more` by now,
  * `*less` has been paid ahead as far as it counts by `first` ns from now. */
 OB_INLINE u64 ob_slack_cpus(ob_p ob, ob_domain_p d, u64 first, s64 *more, s64 *less)
@@ -78,12 +83,38 @@ OB_INLINE u64 ob_slack_cpus(ob_p ob, ob_domain_p d, u64 first, s64 *more, s64 *l
 	return cpus;
 }
 
-/* The least gap in ns, times the CPUs; `*cpus` and `*claims`: servers that run or wait elsewhere
- * than by their own pair. */
+/* What is summed up on the way through the pledges. */
+struct ob_sums {
+	u64 rate;   /* CPUs */
+	u64 shares; /* of the servers so far */
+	u64 idle;   /* of those without a deadline ahead */
+	s64 owed;   /* e of the servers so far */
+	s64 since;  /* U times the time to their deadlines */
+	s64 more;   /* that best effort is owed, ns */
+	s64 less;   /* that it has been paid ahead */
+};
+
+/* The gap at a time `left` ns from now, by the servers summed up so far. */
+OB_INLINE s64 ob_slack_gap(ob_p ob, struct ob_sums *sum, u64 left)
+{
+	s64 gap = (s64)(sum->rate * left);
+
+	if (ob->share_permille)
+		gap -= (s64)(sum->rate * left * ob->share_permille / 1000) + sum->more - sum->less;
+	gap -= (s64)((sum->shares + sum->idle) * left >> OB_SHARE_BITS) - sum->since;
+	return gap - sum->owed;
+}
+
+/*
+ * The least gap, ns. It is looked for at all deadlines pledged, and at the first one that a job
+ * released from now on could have: after that all new ones lie. Counts in `d->claims` who stands
+ * elsewhere than by its own pair.
+ */
 OB_FN s64 ob_slack(ob_p ob OB_ARG, ob_domain_p d OB_ARG, u64 now)
 {
-	u64 rate, shares = 0, idle, count = 0;
-	s64 more = 0, less = 0, owed = 0, since = 0, least = (s64)OB_SLACK_FAR;
+	s64 least = (s64)OB_SLACK_FAR;
+	struct ob_sums sum = {};
+	u64 count = 0, fresh;
 	ob_node_p n;
 
 	ob_pledges_forget(d, now);
@@ -91,31 +122,32 @@ OB_FN s64 ob_slack(ob_p ob OB_ARG, ob_domain_p d OB_ARG, u64 now)
 	n = ob_tree_head(&d->pledges);
 	if (!n)
 		return least;
-	rate = ob_slack_cpus(ob, d, n->key > now ? n->key - now : 0, &more, &less);
-	d->width = (u32)rate;
+	fresh = ob_min(d->shortest, OB_SLACK_FAR);
+	sum.rate = ob_slack_cpus(ob, d, ob_min(n->key > now ? n->key - now : 0, fresh), &sum.more,
+				 &sum.less);
+	sum.idle = d->bandwidth - d->pledged;
+	d->width = (u32)sum.rate;
 	if (d->uncounted || d->pledges.count > OB_SLACK_MOST)
 		least = 0;
-	idle = d->bandwidth - d->pledged;
 	for (; n && OB_LOOP; n = ob_tree_next(n)) {
 		ob_server_p sv = OB_SERVER_OF_PLEDGE(n);
 		u64 left = ob_min(n->key > now ? n->key - now : 0, OB_SLACK_FAR);
-		s64 gap;
 
 		if (sv->active && (sv->spent || sv->late || ob_policy_lends(sv) == OB_LENDS_START))
 			d->claims++;
 		if (++count > OB_SLACK_MOST)
 			break;
-		owed += ob_pledged(sv, left, now);
-		shares += sv->share;
-		since += (s64)(sv->share * left >> OB_SHARE_BITS);
-		gap = (s64)(rate * left);
-		gap -= ob->share_permille
-			   ? (s64)(rate * left * ob->share_permille / 1000) + more - less
-			   : 0;
-		gap -= owed + (s64)((shares + idle) * left >> OB_SHARE_BITS) - since;
-		if (gap < least)
-			least = gap;
+		if (left >= fresh && fresh) {
+			least = ob_min_signed(least, ob_slack_gap(ob, &sum, fresh));
+			fresh = 0;
+		}
+		sum.owed += ob_pledged(sv, left, now);
+		sum.shares += sv->share;
+		sum.since += (s64)(sv->share * left >> OB_SHARE_BITS);
+		least = ob_min_signed(least, ob_slack_gap(ob, &sum, left));
 	}
+	if (fresh)
+		least = ob_min_signed(least, ob_slack_gap(ob, &sum, fresh));
 	return least;
 }
 

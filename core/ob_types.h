@@ -144,6 +144,7 @@ struct ob_domain {
 	struct ob_tree pledges; /* servers that lend and have a deadline ahead, by it */
 	u64 bandwidth;          /* of all servers that lend, 2^-OB_SHARE_BITS */
 	u64 pledged;            /* of those in `pledges` */
+	u64 shortest;           /* no relative deadline of theirs is shorter, ns */
 	u64 looked;             /* when its slack was reckoned last */
 	u64 look_at;            /* when it must be again */
 	u32 uncounted;          /* servers whose demand is not known: there is no slack then */

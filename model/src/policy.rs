@@ -36,6 +36,11 @@ impl Order {
         matches!(self, Order::SplitEdf | Order::SplitEdfPostponed)
     }
 
+    /// Whether a server that isolates does so in this order too: first come, first served knows no deadlines.
+    pub fn isolates(self) -> bool {
+        self != Order::GlobalFifo
+    }
+
     /// The number of the core's queues on so many CPUs, which `clusters` share under a clustered order.
     pub fn domains(self, cpus: u32, clusters: u32) -> u32 {
         match self {

@@ -69,9 +69,14 @@ int reserve(struct shell_reserve *arg)
 			sv->has_saved = 0;
 			sv->starved = 0;
 			sv->unbegun = 0;
+			sv->spent = 0;
+			sv->late = 0;
+			sv->soon = 0;
+			sv->wont = 0;
 			sv->leg = 0;
 			sv->cycle = 0;
 			split(sv);
+			ob_server_admit(&shell->ob, sv);
 			sv->jobs = 0;
 			sv->misses = 0;
 			sv->tardiness_max = 0;
@@ -80,6 +85,7 @@ int reserve(struct shell_reserve *arg)
 			sv->exhaustions = 0;
 			sv->donated = 0;
 			sv->received = 0;
+			sv->begun = 0;
 			id = i;
 		}
 		UNLOCK(fx);
@@ -178,6 +184,7 @@ int release(struct shell_release *arg)
 			/* Sleeping does not end the job of a program that marks its jobs. */
 			if (sv->active)
 				ob_server_end(&shell->ob, sv, now);
+			ob_server_dismiss(&shell->ob, sv);
 			sv->used = 0;
 			result = 0;
 		}
