@@ -135,6 +135,9 @@ impl Setting<'_> {
         let mut args = self.connected(media);
         if let Mode::Deterministic { turn_us, seed } = self.spec.mode {
             args.add(&format!("-seed {seed}"));
+            // A machine that continues elsewhere is announced to its network, five times by timers of
+            // the host's clock, also without a network. QEMU ends a CPU's turn when such a timer is due.
+            args.add("-global migration.announce-rounds=0");
             // Nothing is on this network. Its filter is a free-running virtual timer, and QEMU
             // ends a CPU's turn at the latest when the next virtual timer is due. One CPU alone
             // has nobody to give way to.
