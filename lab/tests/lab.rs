@@ -2,6 +2,7 @@
 //! Runs real guests. They need QEMU and a fetched kernel (`make setup`) and fail without.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::panic::AssertUnwindSafe;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -10,17 +11,31 @@ use std::time::{Duration, Instant};
 
 use onbeat_lab::{Exit, Flavour, LabOutcome, LabSpec, Mode, Progress, run};
 
-/// Cargo has built init for us; it says where.
-fn use_our_init() {
+/// Cargo has built init for us; it says where. And QEMU shall announce a restored machine a thousand times
+/// within seconds, if the lab does not tell it better: that makes deterministic runs differ.
+fn use_our_init_and_qemu() {
     static ONCE: std::sync::Once = std::sync::Once::new();
-    // SAFETY: every test comes here before it starts a thread or reads the environment.
-    ONCE.call_once(|| unsafe {
-        std::env::set_var("ONBEAT_INIT", env!("CARGO_BIN_EXE_onbeat-init"))
+    ONCE.call_once(|| {
+        let qemu = Path::new(env!("CARGO_TARGET_TMPDIR")).join("announcing-qemu");
+        let real = std::env::var("ONBEAT_QEMU").unwrap_or("qemu-system-x86_64".into());
+        let often = ["rounds=1000", "initial=1", "step=1", "max=7"]
+            .map(|word| format!("-global migration.announce-{word}"))
+            .join(" ");
+        let script = format!(
+            "#!/bin/sh\n[ \"$1\" = --version ] && exec '{real}' \"$@\"\nexec '{real}' {often} \"$@\"\n"
+        );
+        fs::write(&qemu, script).unwrap();
+        fs::set_permissions(&qemu, fs::Permissions::from_mode(0o755)).unwrap();
+        // SAFETY: every test comes here before it starts a thread or reads the environment.
+        unsafe {
+            std::env::set_var("ONBEAT_QEMU", qemu);
+            std::env::set_var("ONBEAT_INIT", env!("CARGO_BIN_EXE_onbeat-init"));
+        }
     });
 }
 
 fn shell(script: &str) -> LabSpec {
-    use_our_init();
+    use_our_init_and_qemu();
     let mut spec = LabSpec::new(["/bin/sh", "-c", script]);
     spec.host_timeout = Duration::from_secs(600);
     spec
