@@ -33,8 +33,16 @@ use figures::{Judged, Report};
 /// The largest seed of a task-set file.
 const SEED_MOST: u64 = i64::MAX as u64;
 /// Who plays beside the judged one in the simulator.
-const RIVALS: [&str; 6] =
-    ["g-fifo", "g-edf+cbs", "g-edf+fcbs", "g-edzl+cbs", "g-edzl+fcbs-lag", "edf-wmr+fcbs"];
+const RIVALS: [&str; 8] = [
+    "g-fifo",
+    "g-edf+cbs",
+    "g-edf+fcbs",
+    "g-edzl+cbs",
+    "g-edzl+fcbs-lag",
+    "g-edzl+cbs-slack",
+    "g-edzl+cbs-predict",
+    "edf-wmr+fcbs",
+];
 /// And in the lab.
 const LAB_RIVALS: [&str; 4] = ["fifo", "deadline", "g-edf+fcbs", "g-edzl+fcbs-lag"];
 

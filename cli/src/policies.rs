@@ -38,11 +38,12 @@ fn lines() -> Vec<Line> {
         name: p.name,
         about: p.about.into(),
         kind: "onbeat",
-        isolates: Some(p.server.isolates()),
+        isolates: Some(p.server.isolates() && p.order.isolates()),
     });
     let aliases = ALIASES.iter().map(|(name, of)| {
         let about = format!("short for {of}");
-        let isolates = CORE.iter().find(|p| p.name == *of).map(|p| p.server.isolates());
+        let isolates =
+            CORE.iter().find(|p| p.name == *of).map(|p| p.server.isolates() && p.order.isolates());
         Line { name, about, kind: "onbeat", isolates }
     });
     let baselines = BASELINES.iter().map(|(name, _, about)| {

@@ -154,7 +154,7 @@ fn run(options: &Options) -> Result<ExitCode> {
         machine::kernel_release(),
         options.socket.display()
     ));
-    if !settings.server.isolates() {
+    if !(settings.server.isolates() && settings.order.isolates()) {
         log::say(format_args!(
             "warning: {} does not isolate: one reservation that overruns can make others late (--no-isolation)",
             settings.policy()
