@@ -10,6 +10,7 @@ use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
@@ -32,6 +33,8 @@ use figures::{Judged, Report};
 
 /// The largest seed of a task-set file.
 const SEED_MOST: u64 = i64::MAX as u64;
+/// At least so long between two lines of progress where nobody watches a bar.
+const BETWEEN_LINES: Duration = Duration::from_secs(2);
 /// Who plays beside the judged one in the simulator.
 const RIVALS: [&str; 8] = [
     "g-fifo",
@@ -203,8 +206,9 @@ fn in_simulator(
     set_of: &(dyn Fn((Family, u64)) -> TaskSet + Sync),
 ) -> Result<Played> {
     let policies: Vec<&CorePolicy> = policies.iter().filter_map(core).collect();
+    let (runs, said) = (sets.len() * policies.len(), Mutex::new(Instant::now()));
     let bar = ProgressBar::with_draw_target(
-        Some((sets.len() * policies.len()) as u64),
+        Some(runs as u64),
         match stderr().is_terminal() {
             true => ProgressDrawTarget::stderr(),
             false => ProgressDrawTarget::hidden(),
@@ -216,6 +220,11 @@ fn in_simulator(
         let play = |policy: &&CorePolicy| {
             let run = simulate_with(&set, policy, Detail::Jobs)?;
             bar.inc(1);
+            let mut said = said.lock().unwrap_or_else(|e| e.into_inner());
+            if bar.is_hidden() && said.elapsed() >= BETWEEN_LINES {
+                *said = Instant::now();
+                complain!("onbeat family: {} of {} runs done", bar.position(), runs);
+            }
             Ok(onbeat_model::metrics::metrics(&run))
         };
         policies.iter().map(play).collect()
