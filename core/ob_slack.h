@@ -56,99 +56,85 @@ OB_INLINE s64 ob_pledged(ob_server_p sv, u64 left, u64 now)
 	return e > 0 ? e : 0;
 }
 
-OB_INLINE s64 ob_min_signed(s64 a, s64 b)
-{
-	return a < b ? a : b;
-}
-
-/* CPUs of `d`, and how much more best effort is owed there than its share, ns: `*more` by now,
- * `*less` has been paid ahead as far as it counts by `first` ns from now. */
-OB_INLINE u64 ob_slack_cpus(ob_p ob, ob_domain_p d, u64 first, s64 *more, s64 *less)
+/* CPUs of `d`, and what best effort is owed there beside its share, as far as it counts by `first`
+ * ns from now. */
+OB_INLINE void ob_slack_cpus(ob_p ob, ob_domain_p d, u64 first)
 {
 	s64 within = (s64)(first * ob->share_permille / 1000);
-	u64 cpus = 0;
 	u32 i;
 
+	d->sum.cpus = 0;
+	d->sum.ahead = 0;
 	for (i = OB_ZERO; i < ob->nr_cpus && OB_LOOP; i++) {
 		ob_cpu_p c = ob_cpu(ob, i);
 
 		if (c->domain != d || !(ob->online & OB_BIT(i)))
 			continue;
-		cpus++;
-		if (c->debt > 0)
-			*more += c->debt;
-		else
-			*less += -c->debt < within ? -c->debt : within;
+		d->sum.cpus++;
+		d->sum.ahead += -c->debt < within ? -c->debt : within;
 	}
-	return cpus;
 }
 
-/* What is summed up on the way through the pledges. */
-struct ob_sums {
-	u64 rate;   /* CPUs */
-	u64 shares; /* of the servers so far */
-	u64 idle;   /* of those without a deadline ahead */
-	s64 owed;   /* e of the servers so far */
-	s64 since;  /* U times the time to their deadlines */
-	s64 more;   /* that best effort is owed, ns */
-	s64 less;   /* that it has been paid ahead */
-};
-
-/* The gap at a time `left` ns from now, by the servers summed up so far. */
-OB_INLINE s64 ob_slack_gap(ob_p ob, struct ob_sums *sum, u64 left)
+/* Takes into account the gap at a time `left` ns from now, by the servers summed up so far. */
+OB_INLINE void ob_slack_gap(ob_p ob, ob_domain_p d, u64 left)
 {
-	s64 gap = (s64)(sum->rate * left);
+	s64 gap = (s64)(d->sum.cpus * left);
 
 	if (ob->share_permille)
-		gap -= (s64)(sum->rate * left * ob->share_permille / 1000) + sum->more - sum->less;
-	gap -= (s64)((sum->shares + sum->idle) * left >> OB_SHARE_BITS) - sum->since;
-	return gap - sum->owed;
+		gap += d->sum.ahead - (s64)(d->sum.cpus * left * ob->share_permille / 1000);
+	gap -= (s64)((d->sum.shares + d->bandwidth - d->pledged) * left >> OB_SHARE_BITS);
+	gap += d->sum.since - d->sum.owed;
+	if (gap < d->sum.least)
+		d->sum.least = gap;
+}
+
+/* Adds `sv`, and the gap at its deadline. */
+OB_INLINE void ob_slack_add(ob_p ob, ob_domain_p d, ob_server_p sv, u64 now)
+{
+	u64 left = ob_min(sv->s > now ? sv->s - now : 0, OB_SLACK_FAR);
+
+	if (sv->active && (sv->spent || sv->late || ob_policy_lends(sv) == OB_LENDS_START))
+		d->sum.claims++;
+	if (d->sum.fresh <= left) {
+		ob_slack_gap(ob, d, d->sum.fresh);
+		d->sum.fresh = OB_NEVER;
+	}
+	d->sum.owed += ob_pledged(sv, left, now);
+	d->sum.shares += sv->share;
+	d->sum.since += (s64)(sv->share * left >> OB_SHARE_BITS);
+	ob_slack_gap(ob, d, left);
 }
 
 /*
- * The least gap, ns. It is looked for at all deadlines pledged, and at the first one that a job
- * released from now on could have: after that all new ones lie. Counts in `d->claims` who stands
- * elsewhere than by its own pair.
+ * The least gap, ns, in d->sum.least. It is looked for at all deadlines pledged, and at the first
+ * one that a job released from now on could have: after that all new ones lie. (The sums lie in the
+ * arena, for the verifier would follow each value of a variable.)
  */
-OB_FN s64 ob_slack(ob_p ob OB_ARG, ob_domain_p d OB_ARG, u64 now)
+OB_FN void ob_slack_reckon(ob_p ob OB_ARG, ob_domain_p d OB_ARG, u64 now)
 {
-	s64 least = (s64)OB_SLACK_FAR;
-	struct ob_sums sum = {};
-	u64 count = 0, fresh;
 	ob_node_p n;
 
 	ob_pledges_forget(d, now);
-	d->claims = 0;
 	n = ob_tree_head(&d->pledges);
+	d->sum.least = (s64)OB_SLACK_FAR;
+	d->sum.claims = 0;
 	if (!n)
-		return least;
-	fresh = ob_min(d->shortest, OB_SLACK_FAR);
-	sum.rate = ob_slack_cpus(ob, d, ob_min(n->key > now ? n->key - now : 0, fresh), &sum.more,
-				 &sum.less);
-	sum.idle = d->bandwidth - d->pledged;
-	d->width = (u32)sum.rate;
+		return;
+	d->sum.shares = 0;
+	d->sum.owed = 0;
+	d->sum.since = 0;
+	d->sum.fresh = ob_min(d->shortest, OB_SLACK_FAR);
+	ob_slack_cpus(ob, d, ob_min(n->key > now ? n->key - now : 0, d->sum.fresh));
+	/* With too many there is no slack; who may want some is seen among the first of them. */
 	if (d->uncounted || d->pledges.count > OB_SLACK_MOST)
-		least = 0;
+		d->sum.least = 0;
 	for (; n && OB_LOOP; n = ob_tree_next(n)) {
-		ob_server_p sv = OB_SERVER_OF_PLEDGE(n);
-		u64 left = ob_min(n->key > now ? n->key - now : 0, OB_SLACK_FAR);
-
-		if (sv->active && (sv->spent || sv->late || ob_policy_lends(sv) == OB_LENDS_START))
-			d->claims++;
-		if (++count > OB_SLACK_MOST)
-			break;
-		if (left >= fresh && fresh) {
-			least = ob_min_signed(least, ob_slack_gap(ob, &sum, fresh));
-			fresh = 0;
-		}
-		sum.owed += ob_pledged(sv, left, now);
-		sum.shares += sv->share;
-		sum.since += (s64)(sv->share * left >> OB_SHARE_BITS);
-		least = ob_min_signed(least, ob_slack_gap(ob, &sum, left));
+		ob_slack_add(ob, d, OB_SERVER_OF_PLEDGE(n), now);
+		if (!d->sum.least && d->sum.claims)
+			return;
 	}
-	if (fresh)
-		least = ob_min_signed(least, ob_slack_gap(ob, &sum, fresh));
-	return least;
+	if (d->sum.fresh != OB_NEVER)
+		ob_slack_gap(ob, d, d->sum.fresh);
 }
 
 /* The domain has become tight, or is no more: its servers have other keys. */
@@ -175,20 +161,19 @@ OB_FN void ob_slack_turn(ob_p ob OB_ARG, ob_domain_p d OB_ARG, u64 now)
 /* Sees whether `d` is tight, and sets when to look again. */
 OB_FN void ob_slack_look(ob_p ob OB_ARG, ob_domain_p d OB_ARG, u64 now)
 {
-	s64 slack = ob_slack(ob, d, now), least;
+	u64 each, least = d->tight ? 2 * OB_SLACK_LEAST : OB_SLACK_LEAST;
 	u8 tight;
 
+	ob_slack_reckon(ob, d, now);
 	d->looked = now;
-	if (!d->claims) {
+	if (!d->sum.claims) {
 		d->look_at = OB_NEVER;
 		return;
 	}
-	least = (s64)(OB_SLACK_LEAST * d->width);
+	each = d->sum.least > 0 ? (u64)d->sum.least / ob_max(d->sum.cpus, 1) : 0;
 	/* What was tight stays so until there is some more. */
-	tight = slack < (d->tight ? 2 * least : least);
-	d->look_at = now + (tight ? OB_SLACK_EVERY
-				  : ob_max((u64)slack / ob_max(d->width, 1), OB_SLACK_LEAST) -
-					OB_SLACK_LEAST / 2);
+	tight = each < least;
+	d->look_at = now + (tight ? OB_SLACK_EVERY : each - OB_SLACK_LEAST / 2);
 	ob->alarm_at = ob_min(ob->alarm_at, d->look_at);
 	if (tight == d->tight)
 		return;

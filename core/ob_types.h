@@ -136,6 +136,18 @@ enum ob_use {
 	OB_USE_SWITCH = 2,   /* it changes over to a reservation */
 };
 
+/* What a look at the slack of a domain sums up on its way through the pledges (ob_slack.h). */
+struct ob_sums {
+	u64 cpus;   /* on line */
+	s64 ahead;  /* that best effort has been paid ahead there; below 0: is owed */
+	u64 shares; /* of the servers so far, 2^-OB_SHARE_BITS */
+	s64 owed;   /* budgets left of the servers so far */
+	s64 since;  /* their shares times the time to their deadlines */
+	s64 least;  /* gap so far */
+	u64 fresh;  /* when a new job could be due at first, ns from now; OB_NEVER: done */
+	u64 claims; /* servers that stand elsewhere than by their own pair */
+};
+
 struct ob_domain {
 	struct ob_tree active; /* servers with work, by key */
 	u64 cpus;
@@ -148,8 +160,7 @@ struct ob_domain {
 	u64 looked;             /* when its slack was reckoned last */
 	u64 look_at;            /* when it must be again */
 	u32 uncounted;          /* servers whose demand is not known: there is no slack then */
-	u32 claims;             /* servers that stood elsewhere than by their pair when looked at */
-	u32 width;              /* CPUs on line then */
+	struct ob_sums sum;     /* of the last look at its slack */
 	u8 tight;               /* there is no slack */
 };
 
