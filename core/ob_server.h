@@ -363,29 +363,25 @@ OB_INLINE void ob_server_throttle(ob_p ob, ob_server_p sv, u64 now, u64 until)
  * t + D then. Compared as products, without division; above 2 s the low bits are dropped alike on
  * both sides so that the products fit 64 bits.
  */
+OB_INLINE int ob_server_spares(ob_server_p sv, u64 left, u64 e)
+{
+	u64 d = sv->deadline, q = sv->budget;
+
+	/* Products of two 42-bit numbers do not fit: drop low bits of all four alike. */
+	while ((d >> 31 || left >> 31) && OB_LOOP) {
+		d >>= 1;
+		left >>= 1;
+	}
+	while ((q >> 31 || e >> 31) && OB_LOOP) {
+		q >>= 1;
+		e >>= 1;
+	}
+	return e * d >= left * q;
+}
+
 OB_INLINE void ob_server_cbs_release(ob_p ob, ob_server_p sv, u64 now)
 {
-	int fresh;
-
-	if (sv->s <= now) {
-		fresh = 1;
-	} else if (sv->e < 0) {
-		fresh = 0;
-	} else {
-		u64 d = sv->deadline, q = sv->budget, left = sv->s - now, e = (u64)sv->e;
-
-		/* Products of two 42-bit numbers do not fit: drop low bits of all four alike. */
-		while ((d >> 31 || left >> 31) && OB_LOOP) {
-			d >>= 1;
-			left >>= 1;
-		}
-		while ((q >> 31 || e >> 31) && OB_LOOP) {
-			q >>= 1;
-			e >>= 1;
-		}
-		fresh = e * d >= left * q;
-	}
-	if (fresh)
+	if (sv->s <= now || (sv->e >= 0 && ob_server_spares(sv, sv->s - now, (u64)sv->e)))
 		ob_server_set(ob, sv, now, (s64)sv->budget, now + sv->deadline);
 }
 

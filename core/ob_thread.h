@@ -6,6 +6,7 @@
 #ifndef OB_THREAD_H
 #define OB_THREAD_H
 
+#include "ob_owed.h"
 #include "policies/registry.h"
 
 /* Links a ready thread into its server's list, at the head if it was interrupted. */
@@ -61,6 +62,7 @@ OB_FN void ob_server_begin(ob_p ob OB_ARG, ob_server_p sv OB_ARG, u64 now)
 	sv->late = 0;
 	sv->soon = 0;
 	sv->periods = 1;
+	ob_owed_release(sv, now);
 	ob_policy_release(ob, sv, now);
 	if (sv->e <= 0 && ob_policy_enforces(sv) && !sv->throttled)
 		ob_policy_exhausted(ob, sv, now);
@@ -126,6 +128,7 @@ OB_FN void ob_server_end(ob_p ob OB_ARG, ob_server_p sv OB_ARG, u64 now)
 
 	ob_server_leave(ob, sv, now);
 	sv->jobs++;
+	ob_owed_complete(sv, due, now);
 	if (now > due) {
 		sv->misses++;
 		sv->tardiness_sum += now - due;

@@ -127,6 +127,14 @@ struct ob_server {
 	u64 exhaustions;
 	u64 donated;
 	u64 received;
+	/* The measure of the promise (ob_owed.h): its window's end and what is left in it, what had
+	 * been consumed when the last job ended; jobs owed, and late ones among them. */
+	u64 owed_end;
+	u64 owed_left;
+	u64 owed_from;
+	u64 owed;
+	u64 owed_late;
+	u64 owed_tardiness_max;
 };
 
 /* What a CPU does, as far as the best-effort share is concerned. */

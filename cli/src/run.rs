@@ -283,6 +283,9 @@ struct Report<'a> {
     elapsed_ns: u64,
     jobs: u64,
     misses: u64,
+    owed: u64,
+    owed_late: u64,
+    owed_tardiness_max_ns: u64,
     tardiness_max_ns: u64,
     tardiness_mean_ns: u64,
     budget_used_per_period_ns: u64,
@@ -314,6 +317,9 @@ fn report(
         elapsed_ns,
         jobs: got.jobs,
         misses: got.misses,
+        owed: got.owed,
+        owed_late: got.owed_late,
+        owed_tardiness_max_ns: got.owed_tardiness_max_ns,
         tardiness_max_ns: got.tardiness_max_ns,
         tardiness_mean_ns: got.tardiness_sum_ns / got.jobs.max(1),
         budget_used_per_period_ns: per_period as u64,
@@ -349,6 +355,12 @@ impl std::fmt::Display for Report<'_> {
         )?;
         let (jobs, misses) = (self.jobs, self.misses);
         writeln!(f, "  jobs       {jobs}, {misses} late ({})", percent(misses, jobs))?;
+        let (owed, broken) = (self.owed, self.owed_late);
+        write!(f, "  promise    {broken} of {owed} owed jobs late")?;
+        if broken > 0 {
+            write!(f, ", by {} at worst", ms(self.owed_tardiness_max_ns))?;
+        }
+        writeln!(f, "; {} others late, beyond the budget", misses.saturating_sub(broken))?;
         let (worst, mean) = (ms(self.tardiness_max_ns), ms(self.tardiness_mean_ns));
         writeln!(f, "  tardiness  {worst} at worst, {mean} on average")?;
         let used = self.budget_used_per_period_ns;

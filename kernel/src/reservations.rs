@@ -183,6 +183,9 @@ impl<E: Engine, S: System> Book<E, S> {
             record.consumed_ns = server.consumed;
             record.tardiness_max_ns = server.tardiness_max;
             record.tardiness_sum_ns = server.tardiness_sum;
+            record.owed = server.owed;
+            record.owed_late = server.owed_late;
+            record.owed_tardiness_max_ns = server.owed_tardiness_max;
             record.donated_ns = server.donated;
             record.received_ns = server.received;
             record.threads = server.threads;

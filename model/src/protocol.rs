@@ -205,6 +205,12 @@ pub struct Reservation {
     pub jobs: u64,
     /// Jobs finished after their deadline.
     pub misses: u64,
+    /// Jobs that exactly the budget in each period would have finished in time (docs/events.md).
+    pub owed: u64,
+    /// Of those, how many were late: broken promises.
+    pub owed_late: u64,
+    /// Greatest tardiness of an owed job.
+    pub owed_tardiness_max_ns: u64,
     /// Times the budget was used up.
     pub exhaustions: u64,
     /// CPU time received.

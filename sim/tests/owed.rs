@@ -29,6 +29,11 @@ struct Task {
 
 /// Plays the tasks beside one best-effort task; reservations stay on their CPUs where the policy is partitioned.
 fn play(tasks: &[Task], cpus: u32, policy: &CorePolicy, extra: u64) -> Run {
+    counted(tasks, cpus, policy, extra).0
+}
+
+/// As [`play`], with what the core has counted of each reservation: jobs, owed ones, late ones of those.
+fn counted(tasks: &[Task], cpus: u32, policy: &CorePolicy, extra: u64) -> (Run, Vec<[u64; 3]>) {
     let domains = policy.order.domains(cpus, 1);
     let mut core = Core::new(cpus, domains, 0, 0, tasks.len() + 1, 1 << 14);
     let all = u64::MAX >> (64 - cpus);
@@ -78,6 +83,11 @@ fn play(tasks: &[Task], cpus: u32, policy: &CorePolicy, extra: u64) -> Run {
     loads.push(Load::Endless);
     let mut engine = Engine::new(core, cpus, loads, Overheads::default(), Detail::All);
     let horizon_ns = engine.run(0, missing.iter().map(|e| e.b).max().unwrap_or(0) + 30 * STEP);
+    let count = |i: usize| {
+        let server = engine.core().server(i);
+        [server.jobs, server.owed, server.owed_late]
+    };
+    let counts = (0..tasks.len()).map(count).collect();
     let mut events = engine.finish();
     // Each job is released, whether its task got to it or not.
     events.retain(|e| e.kind() != Some(EventKind::Release));
@@ -86,7 +96,7 @@ fn play(tasks: &[Task], cpus: u32, policy: &CorePolicy, extra: u64) -> Run {
     let (world, policy, platform) = (World::Sim, policy.name.into(), Platform::default());
     let mut run = Run { world, policy, platform, tasks: infos, events, origin_ns: 0, horizon_ns };
     run.sort_events();
-    run
+    (run, counts)
 }
 
 /// One to four tasks on a CPU, whose budgets before their deadlines fill up to all of it.
@@ -129,6 +139,22 @@ proptest! {
     #[test]
     fn neither_are_they_on_several_cpus_each_with_its_own((a, b) in (cpu(0, 250), cpu(1, 250))) {
         owed_late(&play(&[a, b].concat(), 2, policy("p-edf+cbs-hard"), 0))?;
+    }
+
+    #[test]
+    fn the_core_counts_what_the_events_tell(mut tasks in cpu(0, 120), name in 0..2usize) {
+        // Its deadlines lie within the period.
+        tasks.iter_mut().for_each(|task| task.deadline = task.deadline.min(task.period));
+        let policy = policy(["p-edf+cbs-hard", "p-edf"][name]);
+        let (mut run, counts) = counted(&tasks, 1, policy, 0);
+        run.world = World::Live; // the core always allows for what a kernel does
+        let (_, figures) = detailed(&run);
+        for (figures, count) in figures.iter().zip(counts) {
+            // To the core a job that begins when the one before ends is the same job.
+            if count[0] == figures.released {
+                prop_assert_eq!(count, [figures.jobs, figures.owed, figures.owed_late]);
+            }
+        }
     }
 
     #[test]

@@ -86,6 +86,12 @@ int reserve(struct shell_reserve *arg)
 			sv->donated = 0;
 			sv->received = 0;
 			sv->begun = 0;
+			sv->owed_end = 0;
+			sv->owed_left = 0;
+			sv->owed_from = 0;
+			sv->owed = 0;
+			sv->owed_late = 0;
+			sv->owed_tardiness_max = 0;
 			id = i;
 		}
 		UNLOCK(fx);
