@@ -6,6 +6,7 @@ use std::fmt::Write;
 use std::fs;
 use std::path::Path;
 use std::process::{Command, ExitCode, Stdio};
+use std::time::Duration;
 
 use anyhow::Result;
 use clap::Args;
@@ -178,8 +179,12 @@ fn enforcement() -> Finding {
 fn service() -> Finding {
     const FEATURE: &str = "reservation service";
     let socket = crate::launch::socket();
-    let answer = Service::connect_to(&socket).and_then(|mut s| s.ask(&Request::Status));
+    let answer = Service::connect_to(&socket)
+        .and_then(|s| s.waiting_at_most(Duration::ZERO).ask(&Request::Status));
     match (answer, machine::loaded()) {
+        (Err(onbeat_client::Error::Starting(_)), _) => {
+            Finding::ok(FEATURE, For::Live, format!("is starting at {}", socket.display()))
+        }
         (Ok(Response::Status { policy, reservations, .. }), _) => {
             let count = reservations.len();
             Finding::ok(FEATURE, For::Live, format!("runs {policy}, {count} reservations"))

@@ -9,14 +9,14 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
-use onbeat_client::{DEFAULT_SOCKET, SOCKET_VARIABLE, Service};
+use onbeat_client::{DEFAULT_SOCKET, SOCKET_VARIABLE, STARTING, Service};
 use onbeat_kernel::machine;
 use onbeat_model::protocol::{Request, Response};
 
 use crate::guest::Signals;
 
 /// The verifier is slow on slow machines.
-const PATIENCE: Duration = Duration::from_secs(120);
+const PATIENCE: Duration = STARTING;
 /// Lines of the service that are kept, should it end.
 const WORDS: usize = 100;
 
@@ -34,6 +34,11 @@ pub struct Wish<'a> {
     pub no_isolation: bool,
 }
 
+/// Says why a request takes its time.
+pub fn starting() {
+    complain!("onbeat: scx_onbeat is starting; waiting for it, {} s at most", STARTING.as_secs());
+}
+
 /// A service that this process has started.
 pub struct Own {
     child: Child,
@@ -47,7 +52,7 @@ pub struct Own {
 /// There is none and it cannot be started; says what to do.
 pub fn connect(wish: &Wish<'_>, signals: &Signals) -> Result<(Service, Option<Own>)> {
     let socket = socket();
-    match Service::connect_to(&socket) {
+    match Service::connect_to(&socket).map(|service| service.telling(starting)) {
         Ok(mut service) => {
             check_policy(&mut service, wish.policy)?;
             Ok((service, None))
@@ -142,7 +147,9 @@ fn wait(mut own: Own, socket: &Path, signals: &Signals) -> Result<(Service, Own)
             bail!("scx_onbeat, started for this run, ended ({status}){}", own.words());
         }
         // The socket is there before the scheduler is in force: an answer says that it is.
-        if let Ok(mut service) = Service::connect_to(socket)
+        // Signals and its end are looked after meanwhile.
+        let hasty = Service::connect_to(socket).map(|s| s.waiting_at_most(Duration::ZERO));
+        if let Ok(mut service) = hasty
             && service.ask(&Request::Status).is_ok()
         {
             return Ok((service, own));

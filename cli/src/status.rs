@@ -7,6 +7,7 @@ use std::process::ExitCode;
 use anyhow::{Result, bail};
 use clap::Args;
 
+use crate::launch::{socket, starting};
 use crate::output::print;
 use onbeat_client::Service;
 use onbeat_kernel::machine::format_cpus;
@@ -34,7 +35,7 @@ fn percent(x: Fraction) -> String {
 
 /// Prints the reservations.
 pub fn run(options: &Options) -> Result<ExitCode> {
-    let answer = Service::connect_to(&crate::launch::socket())?.ask(&Request::Status)?;
+    let answer = Service::connect_to(&socket())?.telling(starting).ask(&Request::Status)?;
     if options.json {
         print(&(serde_json::to_string_pretty(&answer)? + "\n"))?;
         return Ok(ExitCode::SUCCESS);
@@ -79,7 +80,7 @@ pub fn run(options: &Options) -> Result<ExitCode> {
 
 /// Gives one back.
 pub fn release(options: &ReleaseOptions) -> Result<ExitCode> {
-    let got = Service::connect_to(&crate::launch::socket())?.release(options.id)?;
+    let got = Service::connect_to(&socket())?.telling(starting).release(options.id)?;
     complain!("onbeat: reservation {} ({}) is given back", got.id, got.name);
     Ok(ExitCode::SUCCESS)
 }

@@ -42,7 +42,7 @@ fn fail(errno: c_int, message: &str) -> c_int {
 fn explain(error: &Error) -> c_int {
     let errno = match error {
         Error::NoService { error, .. } => error.raw_os_error().unwrap_or(libc::ENOTCONN),
-        Error::Mute => libc::ETIMEDOUT,
+        Error::Mute | Error::Starting(_) => libc::ETIMEDOUT,
         Error::Protocol(ProtocolError::Io(source)) => source.raw_os_error().unwrap_or(libc::EIO),
         Error::Protocol(_) => libc::EPROTO,
         Error::Refused(_) => libc::EBUSY,

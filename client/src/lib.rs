@@ -23,4 +23,6 @@ mod ffi;
 mod service;
 
 pub use beat::{Beat, job_done};
-pub use service::{DEFAULT_SOCKET, Error, Grant, Params, Reservation, SOCKET_VARIABLE, Service};
+pub use service::{
+    DEFAULT_SOCKET, Error, Grant, Params, Reservation, SOCKET_VARIABLE, STARTING, Service,
+};

@@ -19,6 +19,9 @@ const SILENCE: Duration = Duration::from_secs(5);
 /// A service that takes longer than this to answer is as good as none.
 const PATIENCE: Duration = Duration::from_secs(10);
 
+/// How long the service may take to start: seconds on an idle machine, longer where the kernel's verifier is slow.
+pub const STARTING: Duration = Duration::from_secs(120);
+
 /// Why there is no reservation.
 #[derive(Debug, Error)]
 pub enum Error {
@@ -42,6 +45,11 @@ pub enum Error {
         PATIENCE.as_secs()
     )]
     Mute,
+    /// The scheduler is being loaded, for longer than the asker waits.
+    #[error(
+        "scx_onbeat is starting, and was not ready after {} s; try again later, or see its log", .0.as_secs()
+    )]
+    Starting(Duration),
     /// The reservation does not fit; says what would.
     #[error("{0}")]
     Refused(Box<Refusal>),
@@ -131,6 +139,10 @@ pub struct Service {
     socket: PathBuf,
     /// When it last answered.
     last: Instant,
+    /// How long to wait for a service that is starting.
+    starting: Duration,
+    /// Told when it is.
+    on_starting: Option<fn()>,
 }
 
 impl Service {
@@ -156,19 +168,38 @@ impl Service {
         let stream = UnixStream::connect(path)
             .and_then(patient)
             .map_err(|error| Error::NoService { socket: path.into(), error })?;
-        Ok(Self { stream: BufReader::new(stream), socket: path.into(), last: Instant::now() })
+        Ok(Self {
+            stream: BufReader::new(stream),
+            socket: path.into(),
+            last: Instant::now(),
+            starting: STARTING,
+            on_starting: None,
+        })
+    }
+
+    /// Waits for a service that is starting no longer than that, from each request on; else it waits for [`STARTING`].
+    pub fn waiting_at_most(mut self, limit: Duration) -> Self {
+        self.starting = limit;
+        self
+    }
+
+    /// Calls `tell` when a request has to wait because the service is starting.
+    pub fn telling(mut self, tell: fn()) -> Self {
+        self.on_starting = Some(tell);
+        self
     }
 
     /// Sends one request and returns its answer; connects anew if the service has closed a silent connection.
     ///
     /// # Errors
-    /// [`Error::Protocol`] when the connection breaks, [`Error::Mute`] when nothing comes;
+    /// [`Error::Protocol`] when the connection breaks, [`Error::Mute`] when nothing comes, [`Error::Starting`];
     /// [`Error::Failed`] and [`Error::Refused`] when that is the answer.
     pub fn ask(&mut self, request: &Request) -> Result<Response, Error> {
         let silent = self.last.elapsed() > SILENCE;
         let mut answer = self.ask_once(request);
         if silent && answer.as_ref().is_err_and(closed) {
-            *self = Self::connect_to(&self.socket)?;
+            let (starting, on_starting) = (self.starting, self.on_starting);
+            *self = Self { starting, on_starting, ..Self::connect_to(&self.socket)? };
             answer = self.ask_once(request);
         }
         self.last = Instant::now();
@@ -180,8 +211,33 @@ impl Service {
             ProtocolError::Io(e) if e.kind() == io::ErrorKind::WouldBlock => Error::Mute,
             other => other.into(),
         };
+        let mut until = None;
         protocol::write_message(self.stream.get_mut(), request).map_err(|e| mute(e.into()))?;
-        match protocol::read_message(&mut self.stream, RESPONSE_BYTES).map_err(mute)? {
+        let answer = loop {
+            let answer = protocol::read_message(&mut self.stream, RESPONSE_BYTES);
+            match (answer, until) {
+                (Ok(Some(Response::Starting)), _) => {
+                    self.on_starting.iter().for_each(|tell| tell());
+                    until = Some(Instant::now() + self.starting);
+                    // A read cannot wait for no time at all.
+                    let limit = self.starting.max(Duration::from_millis(1));
+                    self.stream
+                        .get_ref()
+                        .set_read_timeout(Some(limit))
+                        .map_err(ProtocolError::from)?;
+                }
+                (Err(ProtocolError::Io(e)), Some(end))
+                    if e.kind() == io::ErrorKind::WouldBlock && Instant::now() >= end =>
+                {
+                    return Err(Error::Starting(self.starting));
+                }
+                (answer, _) => break answer,
+            }
+        };
+        if until.is_some() {
+            self.stream.get_ref().set_read_timeout(Some(PATIENCE)).map_err(ProtocolError::from)?;
+        }
+        match answer.map_err(mute)? {
             None => Err(ProtocolError::CutOff.into()),
             Some(Response::Refused(refusal)) => Err(Error::Refused(Box::new(refusal))),
             Some(Response::Error { message, remedy }) => Err(Error::Failed { message, remedy }),
@@ -284,10 +340,49 @@ mod tests {
         let (here, _there) = UnixStream::pair().unwrap();
         here.set_read_timeout(Some(Duration::from_millis(1))).unwrap();
         let stream = BufReader::new(here);
-        let mut service = Service { stream, socket: PathBuf::new(), last: Instant::now() };
+        let mut service = Service {
+            stream,
+            socket: PathBuf::new(),
+            last: Instant::now(),
+            starting: STARTING,
+            on_starting: None,
+        };
         let error = service.ask(&Request::Stats).unwrap_err();
         assert!(matches!(error, Error::Mute), "{error}");
         assert!(error.to_string().contains("10 s"), "{error}");
+    }
+
+    #[test]
+    fn a_service_that_is_starting_is_waited_for_and_who_asks_is_told() {
+        use std::sync::atomic::{AtomicU32, Ordering};
+        static TOLD: AtomicU32 = AtomicU32::new(0);
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("s");
+        let listener = std::os::unix::net::UnixListener::bind(&path).unwrap();
+        let (go, ready) = std::sync::mpsc::channel::<()>();
+        let service = std::thread::spawn(move || {
+            for served in [false, true] {
+                let mut stream = listener.accept().unwrap().0;
+                protocol::write_message(&mut stream, &Response::Starting).unwrap();
+                ready.recv().unwrap();
+                if served {
+                    let answer = Response::Stats { counters: Default::default() };
+                    protocol::write_message(&mut stream, &answer).unwrap();
+                }
+            }
+        });
+        let tell = || {
+            TOLD.fetch_add(1, Ordering::Relaxed);
+        };
+        let hasty = Service::connect_to(&path).unwrap().waiting_at_most(Duration::ZERO);
+        let error = hasty.telling(tell).ask(&Request::Stats).unwrap_err();
+        assert!(matches!(error, Error::Starting(_)), "{error}");
+        go.send(()).unwrap();
+        let mut patient = Service::connect_to(&path).unwrap().telling(tell);
+        go.send(()).unwrap();
+        assert!(matches!(patient.ask(&Request::Stats), Ok(Response::Stats { .. })));
+        assert_eq!(TOLD.load(Ordering::Relaxed), 2);
+        service.join().unwrap();
     }
 
     #[test]

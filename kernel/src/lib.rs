@@ -13,6 +13,7 @@ pub mod exit;
 pub mod limits;
 pub mod log;
 pub mod machine;
+pub mod priority;
 pub mod rate;
 pub mod recorder;
 pub mod reservations;

@@ -14,6 +14,7 @@ use clap::Parser;
 use onbeat_kernel::arena::Layout;
 use onbeat_kernel::log;
 use onbeat_kernel::machine::{self, format_cpus, mask_of};
+use onbeat_kernel::priority::Raised;
 use onbeat_kernel::rate::{Notice, Rate};
 use onbeat_kernel::recorder::Recorder;
 use onbeat_kernel::reservations::{Book, Peer};
@@ -27,6 +28,7 @@ use onbeat_model::protocol::{Request, Response};
 use onbeat_model::units::{Fraction, parse_percent};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use scx_stats::prelude::StatsServer;
+use sd_notify::NotifyState;
 
 /// How often the service looks after what nobody tells it of.
 const TICK: Duration = Duration::from_millis(500);
@@ -139,6 +141,7 @@ fn run(options: &Options) -> Result<ExitCode> {
         None => None,
     };
     let socket = Socket::bind(&options.socket)?;
+    let greeter = socket.greet()?;
     // One for each reservation, whose process is watched.
     let files = getrlimit(Resource::Nofile);
     let most = Rlimit { current: files.maximum, ..files };
@@ -146,7 +149,9 @@ fn run(options: &Options) -> Result<ExitCode> {
     let recorder = options.events.as_deref().map(Recorder::create).transpose()?;
     let layout = layout(options, &settings)?;
     let mut object = MaybeUninit::uninit();
+    let raised = Raised::now();
     let scheduler = Scheduler::start(&layout, options.verbose, options.costs, &mut object)?;
+    drop(raised);
     log::say(format_args!(
         "{} on CPUs {} of Linux {}; requests at {}",
         settings.policy(),
@@ -169,7 +174,11 @@ fn run(options: &Options) -> Result<ExitCode> {
         let stop = Arc::clone(&signals.stop);
         std::thread::spawn(move || stats::monitor(interval, &stop));
     }
-    let service = Service::new(Book::new(scheduler, Proc, settings), socket);
+    let mut service = Service::new(Book::new(scheduler, Proc, settings), socket);
+    for (stream, uid) in greeter.end() {
+        service.welcome(stream, uid);
+    }
+    notify(NotifyState::Ready);
     Session {
         service,
         signals,
@@ -182,6 +191,13 @@ fn run(options: &Options) -> Result<ExitCode> {
         counted: None,
     }
     .serve()
+}
+
+/// Tells systemd, if that started this process and wants to know.
+fn notify(state: NotifyState<'_>) {
+    if let Err(e) = sd_notify::notify(&[state]) {
+        log::say(format_args!("systemd cannot be told (NOTIFY_SOCKET): {e}"));
+    }
 }
 
 /// SIGINT, SIGTERM and SIGHUP ask this process to end.
@@ -283,6 +299,7 @@ impl Session<'_> {
 
     /// Unloads the scheduler, then does the rest.
     fn end(mut self) -> Result<ExitCode> {
+        notify(NotifyState::Stopping);
         self.signals.stop.store(true, Ordering::Relaxed);
         let scheduler = &mut self.service.book.engine;
         let costs = scheduler.costs();

@@ -313,7 +313,7 @@ impl<E: Engine, S: System> Service<E, S> {
     }
 
     /// Takes a new connection of user `uid`, or says why not.
-    fn welcome(&mut self, stream: UnixStream, uid: u32) {
+    pub fn welcome(&mut self, stream: UnixStream, uid: u32) {
         self.connections += 1;
         let mut client = Client {
             stream,
@@ -367,6 +367,9 @@ impl<E: Engine, S: System> Service<E, S> {
         self.book.disconnected(connection);
     }
 }
+
+mod greeter;
+pub use greeter::Greeter;
 
 #[cfg(test)]
 mod tests;

@@ -40,6 +40,15 @@ fn it_loads_and_unloads_when_told_to() {
 }
 
 #[test]
+fn who_asks_while_it_starts_waits_and_hogs_do_not_hold_up_loading() {
+    fact_is("early-told", "1");
+    fact_is("early-answer", "true");
+    fact_is("early-notified", "READY=1");
+    let ms = |name: &str| facts()[name].parse::<f64>().unwrap();
+    assert!(ms("load-beside-hogs") <= 2.0 * ms("load-idle"), "{:?}", facts());
+}
+
+#[test]
 fn a_second_scheduler_is_refused_and_told_the_name_of_the_first() {
     fact_is("second-status", "exit status: 1");
     fact_is("second-words", "already loaded: \"onbeat");
@@ -184,7 +193,7 @@ fn in_the_guest() {
         return in_the_guest_rt();
     }
     refusals_to_start();
-    let first = scheduler(&["--policy", "p-edf+cbs-hard", "--events", "/out/events"]);
+    let first = early(&["--policy", "p-edf+cbs-hard", "--events", "/out/events"]);
     fact("loaded-name", fs::read_to_string("/sys/kernel/sched_ext/root/ops").unwrap());
     let second = start(Command::new("/bin/scx_onbeat").args(["--socket", "/tmp/second"]));
     let (status, words) = finish(second);
@@ -208,6 +217,49 @@ fn in_the_guest() {
     fact("term-socket", Path::new(SOCKET).exists());
     events();
     death();
+}
+
+/// A scheduler, and what one hears who asks as soon as there is a socket.
+fn early(options: &[&str]) -> Child {
+    use std::sync::atomic::{AtomicU32, Ordering};
+    static TOLD: AtomicU32 = AtomicU32::new(0);
+    let systemd = std::os::unix::net::UnixDatagram::bind("/tmp/notify").unwrap();
+    let begin = Instant::now();
+    let mut command = Command::new("/bin/scx_onbeat");
+    let child = start(command.args(options).env("NOTIFY_SOCKET", "/tmp/notify"));
+    assert!(soon(|| Path::new(SOCKET).exists()));
+    let mut service = service().telling(|| {
+        TOLD.fetch_add(1, Ordering::Relaxed);
+    });
+    fact("early-answer", service.ask(&Request::Status).is_ok());
+    fact("load-idle", begin.elapsed().as_millis());
+    fact("early-told", TOLD.load(Ordering::Relaxed));
+    let mut word = [0; 64];
+    let length = systemd.recv(&mut word).unwrap();
+    fact("early-notified", String::from_utf8_lossy(&word[..length]));
+    child
+}
+
+/// Four programs a CPU that take all there is, in sessions of their own.
+fn hogs() -> Vec<Child> {
+    let hog = || {
+        let mut command = part("burning");
+        let alone = || {
+            // SAFETY: no arguments.
+            unsafe { libc::setsid() };
+            Ok(())
+        };
+        // SAFETY: setsid does not touch memory.
+        unsafe { command.pre_exec(alone) };
+        start(&mut command)
+    };
+    (0..8).map(|_| hog()).collect()
+}
+
+#[test]
+#[ignore = "the guest's side"]
+fn burning() {
+    guest::burn();
 }
 
 fn refusals_to_start() {
@@ -463,7 +515,14 @@ fn events() {
 }
 
 fn death() {
+    let hogs = hogs();
+    let begin = Instant::now();
     let killed = scheduler(&[]);
+    fact("load-beside-hogs", begin.elapsed().as_millis());
+    for hog in hogs {
+        signal(&hog, libc::SIGKILL);
+        finish(hog);
+    }
     let grant = service().reserve(std::process::id(), "me", &Params::new(MS, 10 * MS));
     assert!(grant.is_ok(), "{grant:?}");
     signal(&killed, libc::SIGKILL);

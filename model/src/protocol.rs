@@ -136,6 +136,8 @@ impl Reserve {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "answer", rename_all = "snake_case")]
 pub enum Response {
+    /// Said without being asked to who connects while the scheduler is being loaded; requests are answered afterwards.
+    Starting,
     /// The reservation is in force.
     Granted {
         /// Names it in later requests.

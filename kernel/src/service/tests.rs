@@ -55,6 +55,10 @@ impl Bench {
     fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let socket = Socket::bind(&folder.path().join("s")).unwrap();
+        Self::of(folder, socket)
+    }
+
+    fn of(folder: tempfile::TempDir, socket: Socket) -> Self {
         let settings = Settings {
             order: Order::GlobalEdf,
             server: Server::Fcbs,
@@ -232,6 +236,30 @@ fn who_holds_nothing_and_is_silent_is_cut_off_after_a_while() {
     assert!(matches!(bench.ask(&mut busy, &status_line()), Response::Status { .. }));
     assert_eq!(bench.service.clients.len(), 1);
     assert_eq!(silent.read(&mut [0; 8]).unwrap(), 0);
+}
+
+#[test]
+fn who_comes_while_the_service_starts_is_told_so_and_served_afterwards() {
+    let folder = tempfile::tempdir().unwrap();
+    let socket = Socket::bind(&folder.path().join("s")).unwrap();
+    let greeter = socket.greet().unwrap();
+    let mut early = UnixStream::connect(folder.path().join("s")).unwrap();
+    early.write_all(&status_line()).unwrap();
+    // Who looks again and again leaves room for others.
+    for _ in 0..CLIENTS_OF_ROOT + 10 {
+        let mut again = UnixStream::connect(folder.path().join("s")).unwrap();
+        assert!(again.read(&mut [0; 8]).unwrap() > 0);
+    }
+    let mut early = BufReader::new(early);
+    let answer: Option<Response> = read_message(&mut early, 1 << 20).unwrap();
+    assert_eq!(answer, Some(Response::Starting));
+    let mut bench = Bench::of(folder, socket);
+    for (stream, uid) in greeter.end() {
+        bench.service.welcome(stream, uid);
+    }
+    bench.turns(3);
+    let answer: Option<Response> = read_message(&mut early, 1 << 20).unwrap();
+    assert!(matches!(answer, Some(Response::Status { .. })), "{answer:?}");
 }
 
 #[test]

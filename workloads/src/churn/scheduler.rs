@@ -56,7 +56,11 @@ impl Scheduler {
         // Else it shares the CPUs with all the children while the kernel verifies it: for minutes.
         sys::set_class(pid, Class::Fifo { priority: 98, reset_on_fork: true })?;
         let begin = Instant::now();
-        let ready = || Service::connect().and_then(|mut s| s.ask(&Request::Status)).is_ok();
+        let ready = || {
+            Service::connect()
+                .and_then(|s| s.waiting_at_most(Duration::ZERO).ask(&Request::Status))
+                .is_ok()
+        };
         while !(state() == "enabled" && ready()) {
             self.check()?;
             ensure!(begin.elapsed() < LOADING, "scx_onbeat {policy} is not ready in {LOADING:?}");

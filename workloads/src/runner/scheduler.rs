@@ -139,7 +139,8 @@ impl Scheduler {
     }
 
     fn answers(&self) -> bool {
-        self.service().is_ok_and(|mut service| service.ask(&Request::Status).is_ok())
+        let asked = |s: Service| s.waiting_at_most(Duration::ZERO).ask(&Request::Status);
+        self.service().is_ok_and(|service| asked(service).is_ok())
     }
 
     /// A connection to its reservation service.
