@@ -2,6 +2,7 @@
 //! `onbeat doctor`: what this machine can do, feature by feature, and what to do about the rest.
 //! Features are probed, not guessed from version numbers.
 
+use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::fs;
 use std::path::Path;
@@ -13,11 +14,13 @@ use clap::Args;
 
 use crate::output::print;
 use onbeat_client::Service;
-use onbeat_kernel::machine::{self, Obstacle};
+use onbeat_kernel::machine::{self, Obstacle, format_cpus};
+use onbeat_kernel::protection::{self, Server};
 use onbeat_lab::Flavour;
 use onbeat_lab::kernel::Kernel;
 use onbeat_lab::machine::Qemu;
 use onbeat_model::protocol::{Request, Response};
+use onbeat_model::units::format_duration;
 use scx_utils::compat;
 use serde::Serialize;
 
@@ -203,15 +206,8 @@ fn service() -> Finding {
 /// Real-time threads rank above sched_ext: what keeps them from taking whole CPUs?
 fn realtime() -> Finding {
     const FEATURE: &str = "protection from real-time threads";
-    let server = Path::new("/sys/kernel/debug/sched/ext_server");
-    if let Ok(runtime) = fs::read_to_string(server.join("cpu0/runtime")) {
-        let runtime: u64 = runtime.trim().parse().unwrap_or(0);
-        if runtime > 0 {
-            let what = format!("the kernel keeps {} ms a second of each CPU", runtime / 1_000_000);
-            return Finding::ok(FEATURE, For::Live, what);
-        }
-        return Finding::ok(FEATURE, For::Live, "the kernel's server for sched_ext is off")
-            .bad(State::Degraded, format!("give {}/cpu*/runtime a value", server.display()));
+    if let Ok(servers) = protection::servers(Path::new(protection::SERVERS)) {
+        return kept(FEATURE, &servers);
     }
     let what = "not known: /sys/kernel/debug/sched/ext_server cannot be read";
     let remedy = match machine::privileged() {
@@ -219,6 +215,34 @@ fn realtime() -> Finding {
         false => "ask as root, with debugfs mounted on /sys/kernel/debug",
     };
     Finding::ok(FEATURE, For::Live, what).bad(State::Degraded, remedy)
+}
+
+/// What the kernel keeps for sched_ext, CPUs with the same values together.
+fn kept(feature: &'static str, servers: &BTreeMap<u32, Server>) -> Finding {
+    let mut alike: BTreeMap<Server, Vec<u32>> = BTreeMap::new();
+    servers.iter().for_each(|(cpu, server)| alike.entry(*server).or_default().push(*cpu));
+    let show = |(server, cpus): (&Server, &Vec<u32>)| {
+        let Server { runtime, period } = *server;
+        let percent = 100.0 * runtime as f64 / period.max(1) as f64;
+        let (runtime, period) = (format_duration(runtime), format_duration(period));
+        format!("{runtime} every {period} ({percent:.1}%) on CPUs {}", format_cpus(cpus))
+    };
+    let all: Vec<String> = alike.iter().map(show).collect();
+    let finding = Finding::ok(
+        feature,
+        For::Live,
+        format!("the kernel keeps {} for sched_ext", all.join(", ")),
+    );
+    let off: Vec<u32> =
+        servers.iter().filter(|(_, s)| s.runtime == 0).map(|(cpu, _)| *cpu).collect();
+    if off.is_empty() {
+        return finding;
+    }
+    let cpus = format_cpus(&off);
+    finding.bad(
+        State::Degraded,
+        format!("on CPUs {cpus} it is off: write ns to {}/cpuN/runtime", protection::SERVERS),
+    )
 }
 
 fn cgroups() -> Finding {
@@ -329,4 +353,24 @@ pub fn run(options: &Options) -> Result<ExitCode> {
     );
     print(&text)?;
     Ok(code)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_kernel_keeps_is_told_with_its_period_for_every_cpu() {
+        let usual = Server { runtime: 50_000_000, period: 1_000_000_000 };
+        let set = Server { runtime: 2_000_000, period: 5_000_000 };
+        let mut servers: BTreeMap<u32, Server> = (0..3).map(|cpu| (cpu, usual)).collect();
+        servers.insert(3, set);
+        let finding = kept("x", &servers);
+        assert!(finding.what.contains("50ms every 1s (5.0%) on CPUs 0-2"), "{}", finding.what);
+        assert!(finding.what.contains("2ms every 5ms (40.0%) on CPUs 3"), "{}", finding.what);
+        assert!(finding.remedy.is_none());
+        servers.insert(1, Server { runtime: 0, ..usual });
+        let finding = kept("x", &servers);
+        assert!(finding.remedy.unwrap().contains("on CPUs 1 it is off"));
+    }
 }

@@ -14,6 +14,7 @@ pub mod limits;
 pub mod log;
 pub mod machine;
 pub mod priority;
+pub mod protection;
 pub mod rate;
 pub mod recorder;
 pub mod reservations;

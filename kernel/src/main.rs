@@ -15,6 +15,7 @@ use onbeat_kernel::arena::Layout;
 use onbeat_kernel::log;
 use onbeat_kernel::machine::{self, format_cpus, mask_of};
 use onbeat_kernel::priority::Raised;
+use onbeat_kernel::protection::{Need, Protection};
 use onbeat_kernel::rate::{Notice, Rate};
 use onbeat_kernel::recorder::Recorder;
 use onbeat_kernel::reservations::{Book, Peer};
@@ -187,10 +188,33 @@ fn run(options: &Options) -> Result<ExitCode> {
         failure: None,
         metrics,
         rate: Rate::new(Instant::now()),
+        protection: protection(),
+        protected: None,
         looked: Instant::now(),
         counted: None,
     }
     .serve()
+}
+
+/// The kernel's servers for sched_ext, if it has them.
+fn protection() -> Option<Protection> {
+    match Protection::begin() {
+        Ok((protection, left)) => {
+            if left {
+                log::say(
+                    "an earlier scx_onbeat was killed: the kernel's servers for sched_ext have their old values again",
+                );
+            }
+            Some(protection)
+        }
+        Err(e) => {
+            log::say(format_args!(
+                "warning: real-time threads (SCHED_FIFO, SCHED_RR) can delay reservations: {e:#}; mount debugfs, or \
+                 use a kernel that has them"
+            ));
+            None
+        }
+    }
 }
 
 /// Tells systemd, if that started this process and wants to know.
@@ -228,6 +252,9 @@ struct Session<'a> {
     failure: Option<anyhow::Error>,
     metrics: Arc<Mutex<Metrics>>,
     rate: Rate,
+    protection: Option<Protection>,
+    /// What it was last told.
+    protected: Option<(Vec<Need>, u64)>,
     looked: Instant,
     counted: Option<Instant>,
 }
@@ -242,6 +269,7 @@ impl Session<'_> {
             if looked {
                 self.looked = Instant::now();
                 self.service.book.tick();
+                self.protect();
             }
             self.say();
             self.record();
@@ -270,6 +298,31 @@ impl Session<'_> {
         }
         if let Some(words) = self.rate.summary(now) {
             log::say(words);
+        }
+    }
+
+    /// Has the kernel keep for sched_ext what is admitted, whatever real-time threads take.
+    fn protect(&mut self) {
+        let book = &self.service.book;
+        let Some(protection) = &mut self.protection else { return };
+        let needs = book.needs();
+        let most = book.deadline_leaves();
+        if self.protected.as_ref() == Some(&(needs.clone(), most)) {
+            return;
+        }
+        let text = match protection.set(&needs, most) {
+            Ok(short) if short.is_empty() => None,
+            Ok(short) => Some(format!(
+                "on CPUs {} real-time threads can delay reservations: SCHED_DEADLINE leaves too little to protect them",
+                format_cpus(&short)
+            )),
+            Err(e) => Some(format!("real-time threads can delay reservations: {e:#}")),
+        };
+        self.protected = Some((needs, most));
+        if let Some(text) = text
+            && self.rate.may(&Notice { user: None, text: text.clone() }, Instant::now())
+        {
+            log::say(text);
         }
     }
 
@@ -304,6 +357,9 @@ impl Session<'_> {
         let scheduler = &mut self.service.book.engine;
         let costs = scheduler.costs();
         scheduler.detach();
+        if let Some(Err(e)) = self.protection.as_mut().map(Protection::restore) {
+            log::say(format_args!("{e:#}"));
+        }
         if let Some(costs) = costs {
             println!("{}", serde_json::to_string(&costs)?);
         }

@@ -19,6 +19,7 @@ use crate::system::{Above, Facts, System, Watch};
 
 mod changes;
 mod ends;
+mod needs;
 
 /// How long a look at all threads of the machine is good for.
 const ABOVE_FRESH: Duration = Duration::from_secs(1);

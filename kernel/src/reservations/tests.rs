@@ -471,6 +471,28 @@ fn when_a_cpu_goes_the_younger_loses_its_guarantee_and_gets_it_back_with_the_cpu
 }
 
 #[test]
+fn what_each_cpu_must_give_to_reservations_covers_all_and_the_greatest() {
+    let share = |order, loads: &[(u64, u64)]| {
+        let (mut book, fake) = book(order, 2);
+        for (pid, (budget, period)) in (10..).zip(loads) {
+            fake.process(pid, 0, 1);
+            granted(book.answer(ROOT, ask(pid, *budget, *period)));
+        }
+        let needs = book.needs();
+        assert!(
+            needs.iter().all(|need| need.within == loads.iter().map(|l| l.1 * MS).min().unwrap())
+        );
+        needs.iter().map(|need| need.share.div_ceil(1_000_000)).collect::<Vec<_>>()
+    };
+    // In thousandths; 50 of each are best effort's.
+    assert_eq!(share(Order::GlobalEdf, &[(10, 40)]), [300, 300]);
+    assert_eq!(share(Order::GlobalEdf, &[(10, 40); 4]), [550, 550]);
+    assert_eq!(share(Order::PartitionedEdf, &[(10, 40)]), [300]);
+    assert_eq!(share(Order::PartitionedEdf, &[(10, 40), (20, 40)]), [300, 550]);
+    assert!(book(Order::GlobalEdf, 2).0.needs().is_empty());
+}
+
+#[test]
 fn what_deadline_tasks_hold_is_not_granted() {
     let fake = Fake::new(2);
     fake.0.borrow_mut().above.deadline = 500_000_000;

@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! A reservation beside SCHED_FIFO programs that take every CPU, with and without the kernel's server for sched_ext being
+//! told of it. Needs QEMU and a fetched kernel (`make setup`).
+
+mod guest;
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+use std::sync::OnceLock;
+use std::time::{Duration, Instant};
+
+use guest::{Facts, burn, child, fact, finish, kill, part, pin, scheduler, signal, soon, start};
+use onbeat_client::{Params, Service};
+use onbeat_kernel::protection::{SERVERS, Server, servers};
+use onbeat_lab::Flavour;
+use onbeat_model::units::MS;
+
+const PERIOD: Duration = Duration::from_millis(40);
+/// Of the 10 ms that are reserved.
+const WORK: Duration = Duration::from_millis(8);
+const JOBS: u32 = 60;
+const CPUS: usize = 2;
+
+fn facts() -> &'static Facts {
+    static FACTS: OnceLock<Result<Facts, String>> = OnceLock::new();
+    let program = Path::new(env!("CARGO_BIN_EXE_scx_onbeat"));
+    let facts = FACTS.get_or_init(|| guest::facts(Flavour::Plain, CPUS as u32, &[program]));
+    facts.as_ref().unwrap_or_else(|e| panic!("{e}"))
+}
+
+fn number(name: &str) -> f64 {
+    facts()[name].parse().unwrap_or_else(|_| panic!("{name}: {}", facts()[name]))
+}
+
+#[test]
+fn a_reservation_is_in_time_beside_fifo_programs_on_all_cpus() {
+    assert!(number("with-done") >= f64::from(JOBS) - 1.0, "{:?}", facts());
+    assert!(number("with-late") <= f64::from(JOBS) / 20.0, "{:?}", facts());
+    assert!(number("with-worst-ms") <= 1.5 * PERIOD.as_secs_f64() * 1e3, "{:?}", facts());
+}
+
+#[test]
+fn without_the_server_being_told_it_starves() {
+    assert!(number("without-late") > f64::from(JOBS) / 2.0, "{:?}", facts());
+}
+
+#[test]
+fn the_servers_get_their_old_values_back_also_after_a_kill() {
+    assert_eq!(facts()["restored"], "true");
+    assert_eq!(facts()["killed-left"], "true");
+    assert_eq!(facts()["next-restored"], "true");
+    assert!(facts()["next-words"].contains("was killed"), "{}", facts()["next-words"]);
+}
+
+// In the guest.
+
+fn all() -> BTreeMap<u32, Server> {
+    servers(Path::new(SERVERS)).unwrap()
+}
+
+fn fifo(pid: i32, priority: i32) {
+    let parameter = libc::sched_param { sched_priority: priority };
+    let class = libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK;
+    // SAFETY: the parameter is plain data.
+    assert_eq!(unsafe { libc::sched_setscheduler(pid, class, &parameter) }, 0);
+}
+
+/// A job each period: how many were done, how many of all were late, and by how much at worst.
+#[test]
+#[ignore = "the guest's side"]
+fn player() {
+    let cpu_time = || {
+        // SAFETY: the time is plain data.
+        unsafe {
+            let mut time: libc::timespec = std::mem::zeroed();
+            assert_eq!(libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &mut time), 0);
+            Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+        }
+    };
+    std::thread::sleep(Duration::from_millis(500)); // until it has a reservation, and hogs
+    let begin = Instant::now();
+    let (mut done, mut in_time, mut worst) = (0, 0, Duration::ZERO);
+    for job in 0..JOBS {
+        let release = PERIOD * job;
+        if begin.elapsed() > PERIOD * JOBS {
+            break;
+        }
+        std::thread::sleep(release.saturating_sub(begin.elapsed()));
+        let end = cpu_time() + WORK;
+        while cpu_time() < end {}
+        let late = begin.elapsed().saturating_sub(release + PERIOD);
+        done += 1;
+        in_time += u32::from(late.is_zero());
+        worst = worst.max(late);
+    }
+    println!("PLAYED {done} {} {}", JOBS - in_time, worst.as_secs_f64() * 1e3);
+}
+
+/// Plays beside FIFO hogs; `prepare` is done once the reservation is in force.
+fn play(name: &str, prepare: impl FnOnce()) {
+    let player = start(&mut part("player"));
+    let mut service = Service::connect().unwrap();
+    let params = Params::new(10 * MS, 40 * MS);
+    let grant = service.reserve(player.id(), name, &params).unwrap();
+    std::thread::sleep(Duration::from_millis(100));
+    prepare();
+    let hogs: Vec<i32> = (0..CPUS)
+        .map(|cpu| {
+            let pid = child(|| {
+                pin(cpu);
+                burn()
+            });
+            fifo(pid, 10);
+            pid
+        })
+        .collect();
+    std::thread::sleep(PERIOD * JOBS + Duration::from_millis(800));
+    kill(&hogs);
+    let words = finish(player).1;
+    let played = words.lines().find_map(|line| line.split_once("PLAYED ")).expect(&words).1;
+    for (what, value) in ["done", "late", "worst-ms"].iter().zip(played.split_whitespace()) {
+        fact(&format!("{name}-{what}"), value);
+    }
+    let _ = service.release(grant.id);
+}
+
+#[test]
+#[ignore = "the guest's side"]
+fn in_the_guest() {
+    fifo(0, 50); // above the hogs
+    let before = all();
+    let first = scheduler(&[]);
+    play("with", || fact("with-servers", format!("{:?}", all())));
+    play("without", || {
+        for (cpu, server) in &before {
+            let folder = Path::new(SERVERS).join(format!("cpu{cpu}"));
+            fs::write(folder.join("period"), server.period.to_string()).unwrap();
+            fs::write(folder.join("runtime"), server.runtime.to_string()).unwrap();
+        }
+    });
+    signal(&first, libc::SIGTERM);
+    let (status, words) = finish(first);
+    assert!(status.success(), "{words}");
+    fact("restored", all() == before);
+    // SIGKILL.
+    let killed = scheduler(&[]);
+    let player = start(&mut part("player"));
+    let mut service = Service::connect().unwrap();
+    service.reserve(player.id(), "left", &Params::new(10 * MS, 40 * MS)).unwrap();
+    assert!(soon(|| all() != before));
+    signal(&killed, libc::SIGKILL);
+    finish(killed);
+    fact("killed-left", all() != before);
+    let next = scheduler(&[]);
+    fact("next-restored", soon(|| all() == before));
+    signal(&next, libc::SIGTERM);
+    fact("next-words", finish(next).1);
+    signal(&player, libc::SIGKILL);
+    finish(player);
+}
