@@ -9,6 +9,7 @@ pub mod family;
 mod flow;
 pub mod generate;
 pub mod global;
+pub mod limit;
 pub mod one_cpu;
 pub mod partition;
 pub mod provision;
