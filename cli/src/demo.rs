@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
@@ -23,6 +23,7 @@ use crate::lab::carry::{Carried, Work, carry_out, guests_at_a_time};
 use crate::lab::progress::Board;
 use crate::lab::ship::{Cargo, Programs};
 use crate::lab::{assemble, cancel_on_signals, fit};
+use crate::limit::compute_and_keep;
 use crate::output::{self, print};
 use crate::results::{Results, claims_beside, join};
 use crate::sim::{core, simulate};
@@ -65,6 +66,9 @@ pub struct Options {
     #[arg(long, value_name = "TIME", value_parser = parse_duration)]
     duration: Option<u64>,
 }
+
+/// How long to look for the limit of an experiment.
+const LIMIT_TIME: Duration = Duration::from_secs(20);
 
 /// Turns of the guests' CPUs, us: longer than `onbeat lab` has them, which takes a quarter less time here.
 /// An interrupt then waits for up to 0.12 ms; frames last from 10 to 45 ms.
@@ -114,6 +118,15 @@ pub fn run(options: &Options) -> Result<ExitCode> {
     let partial = cancel.load(Ordering::Relaxed);
     complain!("onbeat demo: ended after {:.0} s", begin.elapsed().as_secs_f64());
     let mut trouble = trouble.into_inner().unwrap_or_else(|e| e.into_inner());
+    // Beside what the policies did: what could be done. Work that is really decoded is not known beforehand.
+    let known = |set: &&TaskSet| set.tasks.iter().all(|task| task.work.is_replayable());
+    for set in sets.iter().filter(known) {
+        if !cancel.load(Ordering::Relaxed)
+            && let Err(error) = compute_and_keep(set, LIMIT_TIME)
+        {
+            complain!("onbeat demo: no limit for {}: {error:#}", set.name);
+        }
+    }
     let mut shown = Shown { sections: Vec::new(), text: String::new(), failures: 0 };
     let mut rest = carried.into_iter();
     for set in &sets {

@@ -174,6 +174,7 @@ pub fn assemble(set: &TaskSet, carried: Vec<Carried>) -> Result<Results> {
         title: set.title.clone(),
         world: World::Lab,
         platform: platform.unwrap_or_default(),
+        limit: crate::limit::kept(set),
         host: Some(host),
         runs: carried.into_iter().map(|one| one.ended).collect(),
     };

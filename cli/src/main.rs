@@ -16,6 +16,7 @@ mod family;
 mod guest;
 mod lab;
 mod launch;
+mod limit;
 mod output;
 mod policies;
 mod provision;
@@ -53,6 +54,7 @@ enum Verb {
     Sweep(sweep::Options),
     Family(family::Options),
     Provision(provision::Options),
+    Limit(limit::Options),
 }
 
 fn main() -> ExitCode {
@@ -70,6 +72,7 @@ fn main() -> ExitCode {
         Verb::Sweep(options) => sweep::run(&options),
         Verb::Family(options) => family::run(&options),
         Verb::Provision(options) => provision::run(&options),
+        Verb::Limit(options) => limit::run(&options),
     };
     result.unwrap_or_else(|error| {
         complain!("onbeat: {error:#}");

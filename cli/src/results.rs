@@ -8,6 +8,7 @@ use comfy_table::{CellAlignment, Table, presets};
 use onbeat_model::run::{Class, Platform, World};
 use onbeat_report::claims::Claims;
 use onbeat_report::html::Experiment;
+use onbeat_report::limit::Limits;
 use onbeat_report::{Outcome, result_json, table};
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -36,6 +37,8 @@ pub struct Results {
     pub platform: Platform,
     /// In the order asked for.
     pub runs: Vec<Ended>,
+    /// What a scheduler that knows the future could do, if that was computed.
+    pub limit: Option<Limits>,
     /// Everything that differs from one run to the next: wall-clock times, the host.
     pub host: Option<Value>,
 }
@@ -72,6 +75,9 @@ impl Results {
         whole["title"] = json!(self.title);
         whole["world"] = json!(self.world);
         whole["platform"] = json!(self.platform);
+        if let Some(limit) = &self.limit {
+            whole["limit"] = json!(limit);
+        }
         if let Some(host) = &self.host {
             whole["host"] = host.clone();
         }
@@ -92,6 +98,7 @@ impl Results {
             world: World,
             platform: Platform,
             runs: Vec<Value>,
+            limit: Option<Limits>,
             host: Option<Value>,
         }
         let whole: Whole = serde_json::from_str(text).context(
@@ -120,8 +127,8 @@ impl Results {
             };
             runs.push(Ended { policy, outcome, kernel_warnings });
         }
-        let Whole { experiment, title, world, platform, host, .. } = whole;
-        Ok(Self { experiment, title, world, platform, runs, host })
+        let Whole { experiment, title, world, platform, limit, host, .. } = whole;
+        Ok(Self { experiment, title, world, platform, runs, limit, host })
     }
 
     /// For the terminal: where tasks differ a line for each of them, then a line for each policy, the reasons of
@@ -131,6 +138,7 @@ impl Results {
         let mut text = String::new();
         if !outcomes.is_empty() {
             text.push_str(&table::render(&outcomes));
+            text.push_str(&self.limit.map_or_else(String::new, |limit| limit.lines(&text)));
         }
         for (policy, why) in self.failures() {
             text.push_str(&format!("{policy}: not run: {why}\n"));
@@ -147,15 +155,16 @@ impl Results {
     pub fn section(&self, claims: &[Claims]) -> Experiment {
         let outcomes = self.outcomes();
         let all: Vec<&Outcome> = outcomes.iter().collect();
-        let missing: Vec<String> =
+        let mut missing: Vec<String> =
             self.failures().map(|(policy, why)| format!("{policy} did not run: {why}.")).collect();
+        missing.extend(self.limit.map(|limit| limit.sentence()));
         Experiment {
             id: self.experiment.clone(),
             title: match self.title.as_str() {
                 "" => self.experiment.clone(),
                 title => title.into(),
             },
-            about: missing.join(" "),
+            about: missing.join(" ").trim().into(),
             claims: claims.iter().flat_map(|c| c.about(&self.experiment, &all)).collect(),
             outcomes,
             traces: Vec::new(),
@@ -250,7 +259,7 @@ pub fn join(sections: Vec<Experiment>) -> Result<Vec<Experiment>> {
         }
         earlier.outcomes.append(&mut section.outcomes);
         earlier.traces.append(&mut section.traces);
-        if !section.about.is_empty() {
+        if !section.about.is_empty() && section.about != earlier.about {
             earlier.about = format!("{} {}", earlier.about, section.about).trim().into();
         }
         if earlier.claims.is_empty() {

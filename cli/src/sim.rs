@@ -80,6 +80,7 @@ pub fn simulate(
         world: World::Sim,
         platform,
         runs,
+        limit: crate::limit::kept(set),
         host: None,
     })
 }

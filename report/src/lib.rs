@@ -5,11 +5,13 @@
 //! - [`table`]: a table for the terminal.
 //! - [`html`]: a page that opens from disk, with curves, bars, tables and the claims of papers beside ours.
 //! - [`claims`]: claims of papers as data, checked against outcomes.
+//! - [`limit`]: what a scheduler that knows the future could do.
 //! - [`plot`]: pictures, among them curves against one quantity.
 //! - [`perfetto`]: a trace for the Perfetto UI.
 
 pub mod claims;
 pub mod html;
+pub mod limit;
 mod outcome;
 pub mod perfetto;
 pub mod plot;
