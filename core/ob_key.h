@@ -128,8 +128,9 @@ OB_INLINE u64 ob_key_lent(ob_server_p sv, u64 now)
 		used += (now - sv->charged) * sv->running;
 	left = sv->periods * (sv->wont ?: sv->budget);
 	left = ob_max(left > used ? left - used : 0, OB_LEAST_LEFT);
-	key = key > left ? key - left : 0;
-	return sv->running ? key : key + sv->period / 4;
+	/* Half of it: guesses are wrong by about as much where jobs do not resemble each other. */
+	key = key > left / 2 ? key - left / 2 : 0;
+	return sv->running ? key : key + sv->period / 8;
 }
 
 /* The key that orders `sv` in its domain. */

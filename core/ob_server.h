@@ -183,9 +183,9 @@ OB_INLINE u64 ob_key_passes(ob_server_p sv, ob_cpu_p c)
 	    ob_policy_lends(sv) != OB_LENDS_START)
 		return OB_NEVER;
 	first = ob_tree_first(&sv->domain->active, OB_BIT(c->id));
-	if (!first || first->key < key || first->key + OB_LEAST_LEFT >= ob_key_due(sv))
+	if (!first || first->key < key || first->key + OB_LEAST_LEFT / 2 >= ob_key_due(sv))
 		return OB_NEVER;
-	return sv->charged + (first->key - key) / sv->running + 1;
+	return sv->charged + 2 * (first->key - key) / sv->running + 2;
 }
 
 /* Sets c->timer: when the dispatcher must look at what runs here again. The server has just been

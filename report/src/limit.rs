@@ -65,7 +65,7 @@ impl Limits {
             let room = edge.saturating_sub(label.chars().count());
             format!("{label}{:>room$}\n", span.percent(self.jobs))
         };
-        line("limit", self.guaranteed) + &line("limit, no budgets", self.free)
+        line("limit", self.guaranteed) + &line("limit, no guarantee", self.free)
     }
 
     /// The same in a sentence; empty if nothing is known.
@@ -114,7 +114,7 @@ mod tests {
     #[test]
     fn without_such_a_column_the_figures_are_still_there() {
         let limits = Limits { free: Some(Span { bound: 20, found: None }), ..LIMITS };
-        assert_eq!(limits.lines(""), " limit 5.20\n limit, no budgets at least 2.00\n");
+        assert_eq!(limits.lines(""), " limit 5.20\n limit, no guarantee at least 2.00\n");
         assert!(limits.sentence().contains("5.20 % if all reservations are kept, at least 2.00 %"));
         assert_eq!(Limits { guaranteed: None, free: None, ..LIMITS }.sentence(), "");
     }

@@ -44,7 +44,8 @@ pub struct Limit {
 pub enum LimitError {
     /// Its work is only known when it has run.
     #[error(
-        "task {0:?} runs a real program, whose work nobody knows beforehand; give it a constant, a distribution or a recorded trace"
+        "task {0:?} decodes a movie or runs a program, whose work nobody knows beforehand; \
+         give it a constant, a distribution or a recorded trace"
     )]
     RealProgram(String),
     /// Nothing has a deadline.
@@ -52,12 +53,10 @@ pub enum LimitError {
     NoJobs,
     /// The budgets are too large.
     #[error(
-        "the reservations need {0:.2} CPUs and {1:.2} are left for them, so no scheduler can keep them all; ask without the guarantee, or for more capacity"
+        "the reservations need {0:.2} CPUs and {1:.2} are left for them, so nobody can keep them all; \
+         lower budgets, or ask with --no-guarantee"
     )]
     Overcommitted(f64, f64),
-    /// An error in the solver.
-    #[error("the solver gave up: {0}; try another capacity or a shorter duration")]
-    Solver(String),
 }
 
 /// What the search is at.
@@ -71,10 +70,12 @@ pub struct Progress {
     pub pass: usize,
 }
 
-/// CPUs that are left to the tasks: all, less the shares that the best-effort processes can use, one CPU each.
+/// CPUs that are left to the tasks: all, less the shares that the best-effort processes can use, one CPU each. Tasks
+/// without a reservation may use that share, too, so beside them nothing is taken off.
 pub fn capacity(set: &TaskSet) -> f64 {
     let share = set.best_effort_share;
-    let users = f64::from(set.best_effort_count().min(set.cpus));
+    let shared = set.tasks.iter().any(|task| task.budget.is_none());
+    let users = if shared { 0.0 } else { f64::from(set.best_effort_count().min(set.cpus)) };
     f64::from(set.cpus) - users * *share.numer() as f64 / *share.denom() as f64
 }
 

@@ -3,7 +3,6 @@
 
 use std::time::Instant;
 
-use microlp::Error;
 use onbeat_model::taskset::TaskSet;
 use onbeat_model::units::MS;
 
@@ -16,6 +15,8 @@ const PASSES: [(usize, f64); 6] =
     [(24, 0.0), (48, 0.0), (48, 0.5), (24, 0.5), (84, 0.0), (84, 0.5)];
 /// Most jobs of a stretch that is scheduled; half of it is kept, the rest is looked ahead to.
 const AHEAD: usize = 48;
+/// What sums of the solver's numbers may be off by, ms.
+const ROUNDING: f64 = 1e-6;
 /// Part of the time for the schedule.
 const FOR_SCHEDULE: f64 = 0.5;
 
@@ -56,8 +57,8 @@ pub(super) fn search(
     let jobs = streams.iter().flat_map(|s| &s.jobs).filter(|job| job.counted).count() as u64;
     let search = Search { streams, order, machine };
     let half = begin + options.time_limit.mul_f64(FOR_SCHEDULE);
-    let found = search.schedule(half, progress)?;
-    let bound = search.prove(found.as_ref(), begin + options.time_limit, progress)?;
+    let found = search.schedule(half, progress);
+    let bound = search.prove(found.as_ref(), begin + options.time_limit, progress);
     let found = found.map(|late| late.iter().flatten().filter(|late| **late).count() as u64);
     Ok(Limit { jobs, bound, found })
 }
@@ -70,10 +71,6 @@ fn ms(ns: u64) -> f64 {
 fn fair(until: Instant, left: usize) -> Instant {
     let now = Instant::now();
     now + until.saturating_duration_since(now).mul_f64((4.0 / left.max(1) as f64).min(1.0))
-}
-
-fn failed(error: &Error) -> LimitError {
-    LimitError::Solver(error.to_string())
 }
 
 impl Search {
@@ -114,7 +111,7 @@ impl Search {
         found: Option<&Late>,
         until: Instant,
         progress: &mut dyn FnMut(Progress),
-    ) -> Result<u64, LimitError> {
+    ) -> u64 {
         let all = self.order.len();
         // Bounds of the jobs from .. to.
         let mut proven: Vec<(usize, usize, u64)> = Vec::new();
@@ -133,16 +130,17 @@ impl Search {
                 let most = known.as_ref().map_or(u64::MAX, |known| known.count);
                 if sum(&inside, all) < most && !inside.iter().any(|p| (p.0, p.1) == (from, to)) {
                     if Instant::now() >= until {
-                        return Ok(sum(&proven, all));
+                        return sum(&proven, all);
                     }
                     let until = fair(until, cuts.len() - n);
+                    // Where the solver fails, 0 is a bound as well.
                     let answer = solve(&stretch, &self.machine, known.as_ref(), until);
-                    proven.push((from, to, answer.map_err(|e| failed(&e))?.bound));
+                    proven.push((from, to, answer.map_or(0, |answer| answer.bound)));
                 }
                 progress(Progress { jobs: to as u64, of: all as u64, pass: pass + 1 });
             }
         }
-        Ok(sum(&proven, all))
+        sum(&proven, all)
     }
 
     /// The jobs from .. to by release, as if there were no others; and which of them are late in a schedule.
@@ -177,11 +175,7 @@ impl Search {
     }
 
     /// Makes a schedule of the whole run and counts its late jobs; `None` if the time is too short.
-    fn schedule(
-        &self,
-        until: Instant,
-        progress: &mut dyn FnMut(Progress),
-    ) -> Result<Option<Late>, LimitError> {
+    fn schedule(&self, until: Instant, progress: &mut dyn FnMut(Progress)) -> Option<Late> {
         let all = self.order.len();
         let mut state = State {
             now: 0,
@@ -199,31 +193,29 @@ impl Search {
         state.now = release(0);
         while from < all {
             if Instant::now() >= until {
-                return Ok(None);
+                return None;
             }
             let keep = self.next(from, AHEAD / 2);
             let ahead = self.next(keep.min(all - 1), AHEAD / 2);
             let commit = (keep < all).then(|| release(keep));
             let end = (keep < all && ahead < all).then(|| release(ahead));
             let until = fair(until, steps);
-            if !self.advance(&mut state, commit, end, until)? {
-                return Ok(None);
-            }
+            self.advance(&mut state, commit, end, until)?;
             from = keep;
             steps = steps.saturating_sub(1);
             progress(Progress { jobs: keep as u64, of: all as u64, pass: 0 });
         }
-        Ok(Some(state.late))
+        Some(state.late)
     }
 
-    /// Schedules until `commit`, with all jobs in view that are released before `end`. False if time is up.
+    /// Schedules until `commit`, with all jobs in view that are released before `end`. `None` if time is up.
     fn advance(
         &self,
         state: &mut State,
         commit: Option<u64>,
         end: Option<u64>,
         until: Instant,
-    ) -> Result<bool, LimitError> {
+    ) -> Option<()> {
         let at = |time: u64| ms(time.saturating_sub(state.now));
         let mut stretch = Stretch {
             lag: state.lag,
@@ -238,18 +230,20 @@ impl Search {
                 release: at(job.release),
                 deadline: at(job.deadline),
                 through: (ms(job.through) - served).max(0.0),
-                owed: (ms(job.owed) - served).max(0.0),
+                owed: (ms(job.owed) - served - ROUNDING).max(0.0),
                 counted: job.counted,
             };
             let seen = |job: &&super::jobs::Job| end.is_none_or(|end| job.release < end);
             stretch.parts.push(Part {
                 carried: (ms(due) - served).max(0.0),
                 items: stream.jobs[first..].iter().take_while(seen).map(item).collect(),
-                floor: end.map_or(0.0, |end| (stream.evenly(end) / MS as f64 - served).max(0.0)),
+                floor: end.map_or(0.0, |end| {
+                    (stream.evenly(end) / MS as f64 - served - ROUNDING).max(0.0)
+                }),
             });
         }
-        let answer = solve(&stretch, &self.machine, None, until).map_err(|e| failed(&e))?;
-        let Some(Plan { late, served, lag }) = answer.plan else { return Ok(false) };
+        let answer = solve(&stretch, &self.machine, None, until).ok()?;
+        let Plan { late, served, lag } = answer.plan?;
         for (i, stream) in self.streams.iter().enumerate() {
             let first = state.next[i];
             let left = &stream.jobs[first..];
@@ -264,7 +258,7 @@ impl Search {
         }
         state.lag = lag;
         state.now = commit.unwrap_or(state.now);
-        Ok(true)
+        Some(())
     }
 }
 

@@ -49,7 +49,8 @@ fn a_late_job_must_be_done_before_the_next_of_its_task() {
     // The first job takes 14 of 10 ms, so 6 ms of the second period are left, one too few.
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("trace"), "14000000\n7000000\n3000000\n").unwrap();
-    let text = "cpus = 2\nduration = \"30ms\"\n[[task]]\nname = \"t\"\nperiod = \"10ms\"\nwork = { trace = \"trace\" }\n";
+    let text = "cpus = 2\nduration = \"30ms\"\n[[task]]\nname = \"t\"\nperiod = \"10ms\"\n\
+                work = { trace = \"trace\" }\n";
     let one = TaskSet::from_bytes(text.as_bytes(), &folder.path().join("set.toml")).unwrap();
     assert_eq!(late(&one), (2, 2));
 }
@@ -82,13 +83,15 @@ fn capacity_and_lag_are_what_best_effort_work_leaves() {
     let hog = "[best_effort]\ncount = 1";
     let alone = set(1, "200ms", &[task], "");
     assert_eq!((capacity(&alone), late(&alone).0), (1.0, 0));
-    let text = format!(
-        "cpus = 2\nduration = \"100ms\"\n{}\n[[task]]\nname = \"t\"\n{}\n{hog}\n",
-        "best_effort_share = \"5%\"",
-        task.replace("; ", "\n")
-    );
-    let beside = TaskSet::from_bytes(text.as_bytes(), Path::new("set.toml")).unwrap();
-    assert!((capacity(&beside) - 1.95).abs() < 1e-12);
+    let reserved = format!("{task}; budget = \"9ms\"");
+    let beside = |task: &str| {
+        let task = task.replace("; ", "\n");
+        let text = format!("cpus = 2\nduration = \"1s\"\n[[task]]\nname = \"t\"\n{task}\n{hog}\n");
+        capacity(&TaskSet::from_bytes(text.as_bytes(), Path::new("set.toml")).unwrap())
+    };
+    assert!((beside(&reserved) - 1.95).abs() < 1e-12);
+    // A task without a reservation may use the share.
+    assert_eq!(beside(task), 2.0);
     // 0.1 ms too little each period is made up for by 0.35 ms of lag three times.
     let tight = |lag| at(&alone, 0.95, lag, false).bound;
     assert_eq!((tight(0), tight(350_000)), (20, 17));
@@ -106,7 +109,7 @@ fn what_cannot_be_answered_is_refused_with_a_reason() {
         limit(set, &options, &mut |_| {}).unwrap_err().to_string()
     };
     let program = set(1, "1s", &["period = \"10ms\"; work = { program = [\"true\"] }"], "");
-    assert!(refused(&program, false).contains("real program"));
+    assert!(refused(&program, false).contains("runs a program"));
     let hogs = TaskSet::from_bytes(
         b"cpus = 1\nduration = \"1s\"\n[best_effort]\ncount = 2\n",
         Path::new("set.toml"),
