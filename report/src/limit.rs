@@ -39,6 +39,11 @@ impl Span {
         self.found == Some(self.bound)
     }
 
+    /// Whether it says more than that no job need be late.
+    fn tells(&self) -> bool {
+        self.bound > 0 || self.found.is_some()
+    }
+
     /// In percent of `jobs`: `5.22`, `5.10 to 5.22`, or `at least 5.10`.
     pub fn percent(&self, jobs: u64) -> String {
         let part = |n: u64| format!("{:.2}", n as f64 * 100.0 / jobs.max(1) as f64);
@@ -60,7 +65,7 @@ impl Limits {
         };
         let edge = table.lines().rev().find_map(edge).unwrap_or(0);
         let line = |label: &str, span: Option<Span>| {
-            let Some(span) = span else { return String::new() };
+            let Some(span) = span.filter(Span::tells) else { return String::new() };
             let label = format!(" {label} ");
             let room = edge.saturating_sub(label.chars().count());
             format!("{label}{:>room$}\n", span.percent(self.jobs))
@@ -71,7 +76,7 @@ impl Limits {
     /// The same in a sentence; empty if nothing is known.
     pub fn sentence(&self) -> String {
         let part = |span: Span| format!("{} %", span.percent(self.jobs));
-        let what = match (self.guaranteed, self.free) {
+        let what = match (self.guaranteed.filter(Span::tells), self.free.filter(Span::tells)) {
             (Some(with), Some(free)) => {
                 format!(
                     "{} if all reservations are kept, {} if they need not be",
@@ -103,7 +108,8 @@ mod tests {
 
     #[test]
     fn figures_stand_in_the_column_of_late_jobs() {
-        let table = " policy        worst fps  miss %  sd\n g-edf+cbs            20   14.50   1\n";
+        let table =
+            " policy           worst fps  miss %  sd\n g-edf+cbs               20   14.50   1\n";
         let lines = LIMITS.lines(table);
         let ends =
             |text: &str, what: &str| text.lines().find_map(|l| Some(l.find(what)? + what.len()));
@@ -116,7 +122,9 @@ mod tests {
         let limits = Limits { free: Some(Span { bound: 20, found: None }), ..LIMITS };
         assert_eq!(limits.lines(""), " limit 5.20\n limit, no guarantee at least 2.00\n");
         assert!(limits.sentence().contains("5.20 % if all reservations are kept, at least 2.00 %"));
-        assert_eq!(Limits { guaranteed: None, free: None, ..LIMITS }.sentence(), "");
+        let nothing = Span { bound: 0, found: None };
+        let nothing = Limits { guaranteed: None, free: Some(nothing), ..LIMITS };
+        assert_eq!((nothing.sentence(), nothing.lines("")), (String::new(), String::new()));
     }
 
     #[test]

@@ -117,21 +117,22 @@ impl Search {
         let mut proven: Vec<(usize, usize, u64)> = Vec::new();
         for (pass, (most, shift)) in PASSES.into_iter().enumerate() {
             let late = found.map(|found| found.iter().flatten().filter(|late| **late).count());
-            if late.is_some_and(|late| sum(&proven, all) >= late as u64) {
+            if late.is_some_and(|late| sum(&proven, 0, all) >= late as u64) {
                 break;
             }
             let cuts = self.cuts(most, shift);
             for (n, pair) in cuts.windows(2).enumerate() {
+                if Instant::now() >= until {
+                    return sum(&proven, 0, all);
+                }
                 let (from, to) = (pair[0], pair[1]);
                 let (stretch, known) = self.alone(from, to, found);
                 // It cannot be better than a schedule, and the bounds of its parts may have shown that it is not.
                 let inside: Vec<(usize, usize, u64)> =
                     proven.iter().copied().filter(|(a, b, _)| *a >= from && *b <= to).collect();
                 let most = known.as_ref().map_or(u64::MAX, |known| known.count);
-                if sum(&inside, all) < most && !inside.iter().any(|p| (p.0, p.1) == (from, to)) {
-                    if Instant::now() >= until {
-                        return sum(&proven, all);
-                    }
+                if sum(&inside, from, to) < most && !inside.iter().any(|p| (p.0, p.1) == (from, to))
+                {
                     let until = fair(until, cuts.len() - n);
                     // Where the solver fails, 0 is a bound as well.
                     let answer = solve(&stretch, &self.machine, known.as_ref(), until);
@@ -140,7 +141,7 @@ impl Search {
                 progress(Progress { jobs: to as u64, of: all as u64, pass: pass + 1 });
             }
         }
-        sum(&proven, all)
+        sum(&proven, 0, all)
     }
 
     /// The jobs from .. to by release, as if there were no others; and which of them are late in a schedule.
@@ -276,17 +277,18 @@ struct State {
     late: Late,
 }
 
-/// The greatest sum of bounds of jobs from .. to that do not overlap.
-fn sum(known: &[(usize, usize, u64)], all: usize) -> u64 {
-    let mut best = vec![0; all + 1];
+/// The greatest sum of bounds that do not overlap, all of them of jobs within `begin..end`.
+fn sum(known: &[(usize, usize, u64)], begin: usize, end: usize) -> u64 {
+    let mut best = vec![0; end - begin + 1];
     let mut sorted = known.to_vec();
     sorted.sort_by_key(|(_, to, _)| *to);
     let mut next = sorted.iter().peekable();
-    for at in 1..=all {
-        best[at] = best[at - 1];
+    for at in begin + 1..=end {
+        let here = at - begin;
+        best[here] = best[here - 1];
         while let Some((from, _, bound)) = next.next_if(|(_, to, _)| *to == at) {
-            best[at] = best[at].max(best[*from] + bound);
+            best[here] = best[here].max(best[*from - begin] + bound);
         }
     }
-    best[all]
+    best[end - begin]
 }
