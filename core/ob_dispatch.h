@@ -274,6 +274,23 @@ OB_INLINE void ob_key_check(ob_p ob, ob_cpu_p c, ob_server_p sv, u64 now)
 		ob->kick |= OB_BIT(c->id);
 }
 
+/* Whether best effort's quantum begins to call for `c`, or is served; another has a later deadline.
+ */
+OB_INLINE void ob_share_tick(ob_p ob, ob_cpu_p c, u64 now)
+{
+	ob_node_p first;
+
+	if (!c->share) {
+		if (c->use == OB_USE_RESERVED && ob_share_calls(ob, c, now))
+			ob->kick |= OB_BIT(c->id);
+		return;
+	}
+	c->key = ob_share_key(c, now);
+	first = ob_tree_first(&c->domain->active, OB_BIT(c->id));
+	if (!c->owed || (first && first->key < c->key))
+		ob->kick |= OB_BIT(c->id);
+}
+
 /* The timer of `cpu` fired, perhaps late, perhaps for nothing: only the state counts. */
 OB_FN void ob_tick(ob_p ob OB_ARG, u32 cpu, u64 now)
 {
@@ -288,8 +305,7 @@ OB_FN void ob_tick(ob_p ob OB_ARG, u32 cpu, u64 now)
 		ob_turn_over(ob, c, sv, now);
 		ob_key_check(ob, c, sv, now);
 	}
-	if (c->share ? !c->owed : (c->use == OB_USE_RESERVED && ob_share_calls(ob, c, now)))
-		ob->kick |= bit;
+	ob_share_tick(ob, c, now);
 	ob_arm(ob, c);
 }
 

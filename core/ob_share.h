@@ -28,7 +28,7 @@
 
 /* Best-effort and idle time that a CPU can put by, ns: as much as lets a second of an overload
  * still hold the share less half a percent point: 0.5 % of 1 s, less two quanta of 1 ms. */
-#define OB_SHARE_AHEAD 3000000LL
+#define OB_SHARE_AHEAD 3000000
 
 /* Whether best-effort work waits that may run on these CPUs. */
 OB_INLINE int ob_share_waiting(ob_p ob, u64 cpus)
@@ -88,6 +88,22 @@ OB_INLINE int ob_share_calls(ob_p ob, ob_cpu_p c, u64 now)
 {
 	return c->owed && !c->share && ob_share_key(c, now) < c->key &&
 	       ob_share_waiting(ob, OB_BIT(c->id));
+}
+
+/* Best-effort work has come to `cpus`, for which none waited. A quantum that nobody wanted is no
+ * debt of the last moment: by the rule of a constant bandwidth server it is due a period from now,
+ * if what is left until its deadline would give it more than its share. */
+OB_INLINE void ob_share_arrive(ob_p ob, u64 cpus, u64 now)
+{
+	cpus &= ob->share_ready;
+	while (cpus && OB_LOOP) {
+		ob_cpu_p c = &ob->cpu[ob_lowest(cpus) & (OB_MAX_CPUS - 1)];
+		u64 left = c->due > now ? c->due - now : 0;
+
+		if (!c->share && c->owed * 1000 > left * ob->share_permille)
+			c->due = now + ob->share_period;
+		cpus &= cpus - 1;
+	}
 }
 
 /* Best-effort work has come that may run on `cpus`: one that owes it time now picks again. */

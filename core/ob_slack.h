@@ -124,6 +124,8 @@ OB_FN void ob_slack_reckon(ob_p ob OB_ARG, ob_domain_p d OB_ARG, u64 now)
 	d->sum.owed = 0;
 	d->sum.since = 0;
 	d->sum.fresh = ob_min(d->shortest, OB_SLACK_FAR);
+	if (ob->share_period)
+		d->sum.fresh = ob_min(d->sum.fresh, ob->share_period);
 	ob_slack_cpus(ob, d, ob_min(n->key > now ? n->key - now : 0, d->sum.fresh));
 	/* With too many there is no slack; who may want some is seen among the first of them. */
 	if (d->uncounted || d->pledges.count > OB_SLACK_MOST)

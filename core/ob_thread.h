@@ -274,8 +274,9 @@ OB_FN void ob_ready(ob_p ob OB_ARG, ob_task_p t OB_ARG, u64 now)
 	if (!at_head)
 		t->turn = 0;
 	if (!sv) {
-		u64 cpus;
+		u64 cpus = ob->best_effort.root ? ob->best_effort.root->sub_mask : 0;
 
+		ob_share_arrive(ob, t->cpus & ~cpus, now);
 		ob_share_enqueue(ob, t, woke, now);
 		if (!(t->cpus & ob->online))
 			ob->kick |= ob->online & -ob->online;

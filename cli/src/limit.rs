@@ -16,7 +16,7 @@ use onbeat_analysis::limit::{self, LimitError, Progress, capacity, limit};
 use onbeat_model::taskset::{Overheads, TaskSet};
 use onbeat_model::units::{format_duration, parse_duration};
 use onbeat_report::limit::{Limits, Span};
-use onbeat_sim::SHARE_QUANTUM;
+use onbeat_sim::SHARE_LAG;
 use serde_json::{Value, json};
 
 use crate::output::{self, print};
@@ -44,7 +44,7 @@ pub struct Options {
     /// CPUs that are left to the tasks [default: all, less the share of best-effort work if the file has some]
     #[arg(long, value_name = "CPUS", value_parser = parse_capacity)]
     capacity: Option<f64>,
-    /// How far best-effort work may be behind its share on each CPU [default: 1ms, as under Onbeat's policies]
+    /// How far best-effort work may be behind its share on each CPU [default: 5ms, as under Onbeat's policies]
     #[arg(long, value_name = "TIME", value_parser = parse_duration)]
     lag: Option<u64>,
     /// How long to search in all; when it is over, what was proven until then is a bound only
@@ -81,7 +81,7 @@ pub fn run(options: &Options) -> Result<ExitCode> {
     }
     let usual = capacity(&set);
     let asked = options.capacity.unwrap_or(usual);
-    let lag = options.lag.unwrap_or(SHARE_QUANTUM);
+    let lag = options.lag.unwrap_or(SHARE_LAG);
     let reserved = set.tasks.iter().any(|task| task.budget.is_some());
     let wanted = Wanted {
         guaranteed: options.guarantee || !options.no_guarantee && reserved,
@@ -93,7 +93,7 @@ pub fn run(options: &Options) -> Result<ExitCode> {
         true => format!("{:#}\n", object(&set, &limits, refused.as_deref())),
         false => text(&set, &limits, refused.as_deref()),
     })?;
-    if (asked, lag) == (usual, SHARE_QUANTUM) {
+    if (asked, lag) == (usual, SHARE_LAG) {
         match keep(&set, &limits) {
             Ok(file) => complain!("onbeat limit: kept for tables in {}", file.display()),
             Err(error) => complain!("onbeat limit: not kept for tables: {error:#}"),
@@ -118,7 +118,7 @@ pub fn compute_and_keep(set: &TaskSet, time: Duration) -> Result<()> {
     }
     let wanted =
         Wanted { guaranteed: set.tasks.iter().any(|task| task.budget.is_some()), free: true };
-    let (limits, _) = compute(set, capacity(set), SHARE_QUANTUM, wanted, time)?;
+    let (limits, _) = compute(set, capacity(set), SHARE_LAG, wanted, time)?;
     keep(set, &limits).map(|_| ())
 }
 
@@ -265,7 +265,7 @@ fn place(set: &TaskSet) -> Result<PathBuf> {
     let mut hash = DefaultHasher::new();
     serde_json::to_string(&same)?.hash(&mut hash);
     // Program and definition may change.
-    (env!("CARGO_PKG_VERSION"), SHARE_QUANTUM, 1).hash(&mut hash);
+    (env!("CARGO_PKG_VERSION"), SHARE_LAG, 1).hash(&mut hash);
     Ok(Path::new(FOLDER).join(format!("{:016x}.json", hash.finish())))
 }
 

@@ -55,7 +55,7 @@ const EJECTED: u8 = 3;
 #[command(name = "scx_onbeat", version)]
 struct Options {
     /// How reservations are served; `onbeat policies` lists them
-    #[arg(long, default_value = "g-edf+cbs")]
+    #[arg(long, default_value = onbeat_model::policy::DEFAULT)]
     policy: String,
     /// Take a policy under which one reservation can make others late (`onbeat policies` marks them)
     #[arg(long)]

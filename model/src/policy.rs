@@ -133,8 +133,8 @@ pub static CORE: LazyLock<Vec<CorePolicy>> = LazyLock::new(|| {
     ORDERS.iter().flat_map(every).collect()
 });
 
-/// What a task set is served by that names no policy.
-pub const DEFAULT: &str = "g-edf+fcbs";
+/// What serves reservations where nobody names a policy: task sets, the service, `onbeat family`.
+pub const DEFAULT: &str = "g-edzl+cbs-predict";
 
 /// Other names for policies of [`CORE`].
 pub const ALIASES: [(&str, &str); 1] = [("fcbs", "g-edf+fcbs")];

@@ -10,4 +10,6 @@ mod plan;
 
 pub use crate::core::{Core, NOBODY, Reservation, Split};
 pub use engine::{Detail, Engine, Load};
-pub use plan::{FirstMiss, SHARE_QUANTUM, SimError, first_miss, simulate, simulate_with};
+pub use plan::{
+    FirstMiss, SHARE_LAG, SHARE_QUANTUM, SimError, first_miss, simulate, simulate_with,
+};

@@ -17,6 +17,9 @@ use crate::engine::{Detail, Engine, Load};
 
 /// How much of the best-effort share is served at a time, ns; the service uses the same.
 pub const SHARE_QUANTUM: u64 = 1_000_000;
+/// How far best-effort work can be behind its share on a CPU, ns: two quanta (one owed, one growing) and what the core
+/// lets it have in advance (`OB_SHARE_AHEAD`).
+pub const SHARE_LAG: u64 = 2 * SHARE_QUANTUM + ffi::OB_SHARE_AHEAD as u64;
 
 /// How long after the last release unfinished jobs are waited for, ns.
 const GRACE: u64 = 1_000_000_000;

@@ -8,7 +8,7 @@ use onbeat_analysis::limit::{Limit, Options, capacity, limit};
 use onbeat_model::metrics::metrics;
 use onbeat_model::policy::CORE;
 use onbeat_model::taskset::TaskSet;
-use onbeat_sim::{SHARE_QUANTUM, simulate};
+use onbeat_sim::{SHARE_LAG, simulate};
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{RngCore, SeedableRng};
 
@@ -60,7 +60,7 @@ fn set(seed: u64) -> TaskSet {
 fn at_best(set: &TaskSet, guarantee: bool) -> Option<Limit> {
     let options = Options {
         capacity: capacity(set),
-        lag: SHARE_QUANTUM,
+        lag: SHARE_LAG,
         guarantee,
         time_limit: Duration::from_secs(5),
     };

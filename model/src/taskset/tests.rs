@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 use super::*;
+use crate::policy::DEFAULT;
 use proptest::prelude::*;
 
 /// A file that uses every key.
@@ -81,7 +82,7 @@ fn what_is_left_out_has_the_documented_default() {
     assert_eq!((set.name.as_str(), set.seed, set.kernel), ("set", 1, Kernel::Plain));
     assert_eq!(set.best_effort_share, Fraction::new(1, 20));
     assert_eq!((set.clusters, set.overheads), (2, Overheads::default()));
-    assert_eq!(set.policies, ["g-edf+fcbs".parse().unwrap()]);
+    assert_eq!(set.policies, [DEFAULT.parse().unwrap()]);
     let task = &set.tasks[0];
     assert_eq!((task.count, task.deadline, task.budget), (1, 10 * MS, None));
     assert_eq!((task.offset, task.stagger, task.marks, &task.affinity), (0, 0, false, &None));

@@ -33,7 +33,9 @@ const HOTPLUG_SLOW: Duration = Duration::from_secs(20);
 /// Acts the story tells.
 const PAST: usize = 30;
 const SCHED_EXT: i32 = 7;
-const POLICIES: [&str; 10] = [
+const POLICIES: [&str; 12] = [
+    "g-edzl+cbs-predict",
+    "p-edf+cbs-slack",
     "g-edf+fcbs",
     "g-edf+fcbs-lag",
     "g-edf+cbs",
