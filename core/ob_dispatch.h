@@ -95,7 +95,7 @@ OB_FN u64 ob_pick_unreserved(ob_p ob OB_ARG, u32 cpu, ob_task_p prev OB_ARG, u64
 		t = prev;
 		ob->vtime = ob_max(ob->vtime, t->vtime);
 	} else if (t) {
-		ob_share_remove(ob, t);
+		ob_share_remove(ob, t, now);
 		t->picked = 1;
 	} else {
 		c->key = OB_KEY_IDLE;

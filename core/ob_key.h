@@ -144,7 +144,7 @@ OB_FN u64 ob_server_key(ob_server_p sv OB_ARG, u64 now)
 		key = sv->release;
 	if (sv->urgent)
 		return OB_KEY_URGENT;
-	if (sv->soon)
+	if (sv->soon && !sv->domain->tight)
 		return OB_KEY_SOON;
 	if (sv->counted && !sv->domain->tight)
 		key = ob_key_lent(sv, now);

@@ -60,10 +60,11 @@ OB_INLINE void ob_share_account(ob_p ob, ob_cpu_p c, u64 now)
 	if (c->use == OB_USE_RESERVED) {
 		c->debt += (s64)(dt * ob->share_permille / (1000 - ob->share_permille));
 		/* More is not collected while nobody wants it. */
-		if (c->debt > 2 * (s64)ob->share_quantum)
-			c->debt = 2 * (s64)ob->share_quantum;
+		if (c->debt > 3 * (s64)ob->share_quantum)
+			c->debt = 3 * (s64)ob->share_quantum;
 	} else if (c->use == OB_USE_OTHER) {
 		/* Idle time was best effort's for the taking. */
+		c->wanted = now;
 		c->debt -= (s64)dt;
 		if (c->debt < -OB_SHARE_AHEAD)
 			c->debt = -OB_SHARE_AHEAD;
@@ -90,6 +91,9 @@ OB_INLINE int ob_share_calls(ob_p ob, ob_cpu_p c, u64 now)
 	       ob_share_waiting(ob, OB_BIT(c->id));
 }
 
+/* From taking one best-effort thread out of the queue to putting another in, ns. */
+#define OB_SHARE_GRACE 50000ULL
+
 /* Best-effort work has come to `cpus`, for which none waited. A quantum that nobody wanted is no
  * debt of the last moment: by the rule of a constant bandwidth server it is due a period from now,
  * if what is left until its deadline would give it more than its share. */
@@ -100,7 +104,9 @@ OB_INLINE void ob_share_arrive(ob_p ob, u64 cpus, u64 now)
 		ob_cpu_p c = &ob->cpu[ob_lowest(cpus) & (OB_MAX_CPUS - 1)];
 		u64 left = c->due > now ? c->due - now : 0;
 
-		if (!c->share && c->owed * 1000 > left * ob->share_permille)
+		/* One may just be making room for the other. */
+		if (!c->share && now > c->wanted + OB_SHARE_GRACE &&
+		    c->owed * 1000 > left * ob->share_permille)
 			c->due = now + ob->share_period;
 		cpus &= cpus - 1;
 	}
@@ -228,9 +234,15 @@ OB_INLINE void ob_share_clear(ob_p ob, ob_cpu_p c, u64 now)
 	ob_emit(ob, now, OB_KC(OB_EV_SHARE, c->id), OB_TS(OB_NONE, OB_NONE), 0, 0);
 }
 
-OB_INLINE void ob_share_remove(ob_p ob, ob_task_p t)
+OB_INLINE void ob_share_remove(ob_p ob, ob_task_p t, u64 now)
 {
+	u64 cpus = t->node.mask & ob->share_ready;
+
 	ob_tree_remove(&ob->best_effort, &t->node);
+	if (ob->best_effort.root)
+		cpus &= ~ob->best_effort.root->sub_mask;
+	for (; cpus && OB_LOOP; cpus &= cpus - 1)
+		ob->cpu[ob_lowest(cpus) & (OB_MAX_CPUS - 1)].wanted = now;
 	t->waiting = 0;
 	ob->vtime = ob_max(ob->vtime, t->vtime);
 }
@@ -254,7 +266,7 @@ OB_INLINE ob_task_p ob_share_take(ob_p ob, ob_cpu_p c, u64 now)
 		t = (ob_task_p)ob_tree_first(&ob->best_effort, OB_BIT(c->id));
 
 	if (t)
-		ob_share_remove(ob, t);
+		ob_share_remove(ob, t, now);
 	return t;
 }
 

@@ -71,7 +71,10 @@ OB_INLINE void ob_slack_cpus(ob_p ob, ob_domain_p d, u64 first)
 		if (c->domain != d || !(ob->online & OB_BIT(i)))
 			continue;
 		d->sum.cpus++;
-		d->sum.ahead += -c->debt < within ? -c->debt : within;
+		if (c->owed)
+			d->sum.ahead -= (s64)c->owed;
+		else if (c->debt < 0)
+			d->sum.ahead += -c->debt < within ? -c->debt : within;
 	}
 }
 

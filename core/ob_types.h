@@ -181,6 +181,7 @@ struct ob_cpu {
 	s64 debt;    /* best-effort time owed on this CPU, ns; below 0: prepaid */
 	u64 owed;    /* of the quantum that is to be served by `due`, ns */
 	u64 due;     /* deadline of that quantum */
+	u64 wanted;  /* when work for it was last taken away, and none was left waiting */
 	u64 since;   /* debt is right as of this time */
 	u64 started; /* when curr's turn began */
 	u32 id;

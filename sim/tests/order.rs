@@ -49,6 +49,11 @@ fn passes_on(policy: &CorePolicy) -> bool {
     matches!(policy.server, Server::Fcbs | Server::FcbsLag)
 }
 
+/// Whether spent servers go on where there is slack, which the log does not show; `promise.rs` tries these.
+fn lends(policy: &CorePolicy) -> bool {
+    matches!(policy.server, Server::CbsSlack | Server::CbsPredict)
+}
+
 /// Whether deadline or period is all that decides; zero laxity, which EDZL puts first, and when a
 /// server took up its job, which FIFO goes by, are known to the core only.
 fn ordered(policy: &CorePolicy) -> bool {
@@ -77,7 +82,7 @@ proptest! {
 
     #[test]
     fn every_budget_in_the_log_is_what_the_rules_of_the_cbs_give(case in systems(SHARED)) {
-        in_account(&case, |p| !passes_on(p), |_| Ok(()))?;
+        in_account(&case, |p| !passes_on(p) && !lends(p), |_| Ok(()))?;
     }
 
     #[test]
@@ -101,7 +106,7 @@ proptest! {
 
     #[test]
     fn nobody_waits_for_a_task_of_later_deadline_or_longer_period(case in systems(ANYTHING)) {
-        in_account(&case, |p| ordered(p) && !passes_on(p), nobody_later_runs)?;
+        in_account(&case, |p| ordered(p) && !passes_on(p) && !lends(p), nobody_later_runs)?;
     }
 
     #[test]

@@ -230,7 +230,7 @@ static __noinline void rescue(u64 now)
 		{
 			t = ob_share_stranded(&shell->ob);
 			if (t) {
-				ob_share_remove(&shell->ob, t);
+				ob_share_remove(&shell->ob, t, now);
 				t->picked = 1;
 			}
 			UNLOCK(fx);
