@@ -296,7 +296,6 @@ OB_FN void ob_tick(ob_p ob OB_ARG, u32 cpu, u64 now)
 {
 	ob_cpu_p c = ob_cpu(ob, cpu);
 	ob_server_p sv = c->server;
-	u64 bit = OB_BIT(cpu);
 
 	ob_share_account(ob, c, now);
 	if (sv)

@@ -83,7 +83,7 @@ EXPORT const char *onbeat_policy_name(u32 kind)
 {
 	switch (kind) {
 #define X(NAME, prefix, name, enforced, isolates, lends, about) \
-	case OB_KIND_##NAME:                             \
+	case OB_KIND_##NAME:                                    \
 		return name;
 		OB_POLICIES(X)
 #undef X
