@@ -86,6 +86,7 @@ OB_FN u64 ob_pick_unreserved(ob_p ob OB_ARG, u32 cpu, ob_task_p prev OB_ARG, u64
 
 	ob_share_clear(ob, c, now);
 	c->timer = OB_NEVER;
+	c->relief = 0;
 	ob->kick &= ~bit;
 	if (t)
 		prev = OB_NULL;
@@ -94,6 +95,9 @@ OB_FN u64 ob_pick_unreserved(ob_p ob OB_ARG, u32 cpu, ob_task_p prev OB_ARG, u64
 	if (prev && (prev->cpus & bit) && (!t || prev->vtime <= t->node.key)) {
 		t = prev;
 		ob->vtime = ob_max(ob->vtime, t->vtime);
+		c->started = now;
+		if (c->curr)
+			ob_arm(ob, c);
 	} else if (t) {
 		ob_share_remove(ob, t, now);
 		t->picked = 1;
@@ -116,7 +120,7 @@ OB_FN u64 ob_pick(ob_p ob OB_ARG, u32 cpu, ob_task_p prev OB_ARG, u64 now)
 {
 	ob_cpu_p c = ob_cpu(ob, cpu);
 	u64 bit = OB_BIT(cpu);
-	ob_server_p cand, first, mine = OB_NULL;
+	ob_server_p cand, first, leads, mine = OB_NULL;
 	ob_task_p t = OB_NULL;
 	u32 be, due;
 	u64 best;
@@ -141,7 +145,9 @@ OB_FN u64 ob_pick(ob_p ob OB_ARG, u32 cpu, ob_task_p prev OB_ARG, u64 now)
 		ob_emit(ob, now, OB_KC(OB_EV_SHARE, cpu), OB_TS(OB_NONE, OB_NONE), due, 0);
 		c->share = due;
 	}
-	if (!due) {
+	leads = mine && best == ob_server_key(mine, now) ? mine : cand;
+	c->relief = !due && leads && ob_share_relieves(ob, leads, bit, now);
+	if (!due && !c->relief) {
 		if (mine && best == ob_server_key(mine, now)) {
 			t = prev;
 			c->key = best;
@@ -156,7 +162,7 @@ OB_FN u64 ob_pick(ob_p ob OB_ARG, u32 cpu, ob_task_p prev OB_ARG, u64 now)
 	if (!t && be) {
 		ob_node_p first = ob_tree_first(&ob->best_effort, bit);
 
-		c->key = c->share ? ob_share_key(c, now) : OB_KEY_BE;
+		c->key = c->share ? ob_share_key(c, now) : c->relief ? best : OB_KEY_BE;
 		if (prev && !prev->server && (!first || prev->vtime <= first->key) &&
 		    !ob_share_impatient(ob, bit, now)) {
 			t = prev;
@@ -174,10 +180,12 @@ OB_FN u64 ob_pick(ob_p ob OB_ARG, u32 cpu, ob_task_p prev OB_ARG, u64 now)
 		return 0;
 	}
 	ob->idle &= ~bit;
+	if (t != prev)
+		t->picked = 1;
+	else if (!t->server)
+		c->started = now;
 	if (t == prev)
 		ob_arm(ob, c);
-	else
-		t->picked = 1;
 	/* Claims are lost to earlier deadlines, to races and to threads that vanish: who had
 	 * claimed this CPU, and who waits at all, looks again. */
 	cand = (ob_server_p)ob_tree_first(&c->domain->active, bit);
@@ -215,7 +223,7 @@ OB_FN void ob_run(ob_p ob OB_ARG, u32 cpu, ob_task_p t OB_ARG, u64 now)
 		c->key = ob_server_key(sv, now);
 	} else {
 		ob_share_begin(ob, t);
-		if (!c->share)
+		if (!c->share && !c->relief)
 			c->key = OB_KEY_BE;
 	}
 	ob_emit(ob, now, OB_KC(OB_EV_RUN, cpu), OB_TS(t->tid, sv ? sv->id : OB_NONE),
@@ -274,6 +282,13 @@ OB_INLINE void ob_key_check(ob_p ob, ob_cpu_p c, ob_server_p sv, u64 now)
 		ob->kick |= OB_BIT(c->id);
 }
 
+/* Whether another of a crowd of best-effort threads is next. */
+OB_INLINE int ob_share_turn_over(ob_p ob, ob_cpu_p c, u64 now)
+{
+	return c->curr && ob_share_crowded(ob) && now >= c->started + ob_share_turn(ob) &&
+	       ob_share_waiting(ob, OB_BIT(c->id));
+}
+
 /* Whether best effort's quantum begins to call for `c`, or is served; another has a later deadline.
  */
 OB_INLINE void ob_share_tick(ob_p ob, ob_cpu_p c, u64 now)
@@ -304,6 +319,8 @@ OB_FN void ob_tick(ob_p ob OB_ARG, u32 cpu, u64 now)
 		ob_turn_over(ob, c, sv, now);
 		ob_key_check(ob, c, sv, now);
 	}
+	if (sv ? ob_share_relieves(ob, sv, OB_BIT(cpu), now) : ob_share_turn_over(ob, c, now))
+		ob->kick |= OB_BIT(cpu);
 	ob_share_tick(ob, c, now);
 	ob_arm(ob, c);
 }

@@ -208,8 +208,11 @@ OB_INLINE void ob_arm(ob_p ob, ob_cpu_p c)
 		if (ob->share_quantum)
 			t = ob_min(t, ob_share_next(ob, c));
 		t = ob_min(t, ob_key_passes(sv, c));
-	} else if (c->share) {
-		t = c->since + (c->owed ?: OB_ROTATE);
+	} else {
+		if (c->share)
+			t = c->since + (c->owed ?: OB_ROTATE);
+		if (c->curr && ob_share_crowded(ob))
+			t = ob_min(t, ob_max(c->started, c->since) + ob_share_turn(ob));
 	}
 	c->timer = t;
 	ob->rearm |= OB_BIT(c->id);

@@ -257,6 +257,36 @@ OB_INLINE ob_task_p ob_share_impatient(ob_p ob, u64 cpus, u64 now)
 	return (ob_task_p)ob_tree_greatest(&ob->best_effort, cpus, ~(now - OB_PATIENCE) - 1);
 }
 
+/* All best-effort threads of one CPU have a turn within this time, ns, as long as turns need not be
+ * shorter than the least: with reservations the share alone must do for it. */
+#define OB_SHARE_ROUND 5000000000ULL
+#define OB_SHARE_TURN_LEAST 50000ULL
+
+/* How long a turn among best-effort threads is: a slice, or less in a crowd. (Who waits is counted
+ * for all CPUs: they may all be bound to one.) */
+OB_INLINE u64 ob_share_turn(ob_p ob)
+{
+	u64 round = OB_SHARE_ROUND;
+
+	if (ob->engaged && ob->share_permille)
+		round = round / 1000 * ob->share_permille;
+	round /= ob->best_effort.count + 1;
+	return ob_min(ob_max(round, OB_SHARE_TURN_LEAST), ob->slice);
+}
+
+/* Whether turns are so short that the shell's slices do not do. */
+OB_INLINE int ob_share_crowded(ob_p ob)
+{
+	return ob_share_turn(ob) < ob->slice;
+}
+
+/* Whether best effort that has lost its patience takes the place of `sv`, which has nothing left
+ * but slack: there it is nobody's better. */
+OB_INLINE int ob_share_relieves(ob_p ob, ob_server_p sv, u64 cpus, u64 now)
+{
+	return sv->spent && !sv->urgent && ob_share_impatient(ob, cpus, now);
+}
+
 /* Takes the next best-effort task that may run on `c`. */
 OB_INLINE ob_task_p ob_share_take(ob_p ob, ob_cpu_p c, u64 now)
 {

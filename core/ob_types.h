@@ -186,8 +186,9 @@ struct ob_cpu {
 	u64 started; /* when curr's turn began */
 	u32 id;
 	u8 online;
-	u8 share; /* the guaranteed share is being served */
-	u8 use;   /* what has run since `since`: enum ob_use */
+	u8 share;  /* the guaranteed share is being served */
+	u8 relief; /* best effort that has lost its patience runs in place of a spent server */
+	u8 use;    /* what has run since `since`: enum ob_use */
 };
 
 struct ob {

@@ -77,6 +77,19 @@ pub fn online() -> Result<Vec<u32>, String> {
     cpu_list("online")
 }
 
+/// As many threads as the kernel allows in all, the smaller of `threads-max` and `pid_max`; within what is sensible to set
+/// memory aside for (2^12 to 2^18), the least if it cannot be read. Room for all of them means that nobody fills the
+/// scheduler's table before the kernel refuses threads.
+pub fn threads_most() -> usize {
+    let limit = |name: &str| {
+        let text = fs::read_to_string(format!("/proc/sys/kernel/{name}")).ok()?;
+        text.trim().parse::<usize>().ok()
+    };
+    let most = [limit("threads-max"), limit("pid_max")].into_iter().flatten().min();
+    // Idle threads and the like count in neither.
+    (most.unwrap_or(0) + 256).clamp(1 << 12, 1 << 18)
+}
+
 /// As `uname -r` prints it.
 pub fn kernel_release() -> String {
     fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default().trim().into()
@@ -259,6 +272,16 @@ pub fn obstacles() -> Vec<Obstacle> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn there_is_room_for_all_threads_the_kernel_allows() {
+        let allowed = |name| {
+            let text = fs::read_to_string(format!("/proc/sys/kernel/{name}")).unwrap();
+            text.trim().parse::<usize>().unwrap()
+        };
+        let most = allowed("threads-max").min(allowed("pid_max"));
+        assert!(threads_most() > most || threads_most() == 1 << 18, "{most}");
+    }
 
     #[test]
     fn lists_of_cpus_read_and_print_as_the_kernel_writes_them() {

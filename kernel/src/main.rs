@@ -35,8 +35,6 @@ use sd_notify::NotifyState;
 const TICK: Duration = Duration::from_millis(500);
 /// How often it does so at most, however many requests come.
 const LOOK: Duration = Duration::from_millis(20);
-/// Threads the scheduler can hold; further ones still run, as best effort.
-const THREADS: usize = 16 << 10;
 /// Reservations at a time.
 const RESERVATIONS: usize = 1 << 10;
 /// How much of its share best effort is served at a time, ns.
@@ -438,7 +436,7 @@ fn layout(options: &Options, settings: &Settings) -> Result<Layout> {
         domains: settings.domains(),
         share_permille: permille as u32,
         share_quantum: SHARE_QUANTUM,
-        tasks: THREADS,
+        tasks: machine::threads_most(),
         servers: RESERVATIONS,
         online: mask_of(&online),
         ring: options.events.as_ref().map_or(0, |_| room.next_power_of_two()),

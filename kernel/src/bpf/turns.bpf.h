@@ -332,7 +332,8 @@ void BPF_STRUCT_OPS(onbeat_running, struct task_struct *p)
 	t->running = 1;
 	/* `assign` looks at `running` after it has set `want`, this the other way round. */
 	full_barrier();
-	if (is_unreserved(t) && !tracing && !c->share) {
+	if (is_unreserved(t) && !tracing && !c->share && !c->relief &&
+	    !ob_share_crowded(&shell->ob)) {
 		ob_p ob = &shell->ob;
 
 		/* Nothing here needs the lock: the fields are this CPU's and this thread's own. */

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! A thousand threads bound to one CPU, beside a tiny reservation that spins there: the kernel's watchdog, which throws out a
+//! scheduler that keeps a thread waiting for 10 s, is not woken. Needs QEMU and a fetched kernel (`make setup`).
+
+mod guest;
+
+use std::path::Path;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+
+use guest::{Facts, burn, child, fact, kill, pin, scheduler, state};
+use onbeat_client::{Params, Service};
+use onbeat_lab::Flavour;
+
+const CROWD: usize = 1000;
+/// More than the watchdog takes.
+const SPAN: Duration = Duration::from_secs(13);
+
+fn facts() -> &'static Facts {
+    static FACTS: OnceLock<Result<Facts, String>> = OnceLock::new();
+    let program = Path::new(env!("CARGO_BIN_EXE_scx_onbeat"));
+    let facts = FACTS.get_or_init(|| guest::facts(Flavour::Plain, 2, &[program]));
+    facts.as_ref().unwrap_or_else(|e| panic!("{e}"))
+}
+
+#[test]
+fn a_crowd_bound_to_one_cpu_beside_a_tiny_reservation_that_spins_does_not_eject_the_scheduler() {
+    assert_eq!(facts()["state"], "enabled", "{:?}", facts());
+    assert_eq!(facts()["silent"], "0", "threads that never ran");
+}
+
+// In the guest.
+
+#[test]
+#[ignore = "the guest's side"]
+fn in_the_guest() {
+    let _scheduler = scheduler(&[]);
+    let spinner = child(|| {
+        pin(0);
+        burn()
+    });
+    let tiny = Params::new(50_000, 3_600_000_000_000);
+    Service::connect().unwrap().reserve(spinner as u32, "tiny", &tiny).unwrap();
+    let turns: &'static [AtomicU64] =
+        (0..CROWD).map(|_| AtomicU64::new(0)).collect::<Vec<_>>().leak();
+    for turn in turns {
+        let member = move || {
+            pin(0);
+            loop {
+                turn.fetch_add(1, Relaxed);
+            }
+        };
+        std::thread::Builder::new().stack_size(32 << 10).spawn(member).unwrap();
+    }
+    pin(1);
+    let begin = Instant::now();
+    while begin.elapsed() < SPAN && state() == "enabled" {
+        std::thread::sleep(Duration::from_millis(500));
+    }
+    fact("state", state());
+    fact("silent", turns.iter().filter(|t| t.load(Relaxed) == 0).count());
+    kill(&[spinner]);
+    std::process::exit(0);
+}
