@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Parts of CPUs in whole units of 2⁻⁸⁰, so that a sum of a thousand costs a thousand additions whatever the periods.
 //!
-//! Loads are rounded down and offers up: what fits exactly always fits here. What is too much by less than a unit for each
-//! load fits, too; with 1024 loads that is U ≤ 1 + 2⁻⁷⁰. The demand of any interval shorter than 2⁷⁰ ns, 37 000 years, then
-//! exceeds it by less than 1 ns, which, times being whole, is not at all: for all that long the verdict is exact.
+//! Loads are rounded down and offers up: what fits exactly always fits here. What is too much by less than a unit
+//! for each load fits, too; with 1024 loads that is U ≤ 1 + 2⁻⁷⁰. The demand of any interval shorter than 2⁷⁰ ns,
+//! 37 000 years, then exceeds it by less than 1 ns, which, times being whole, is not at all: for all that long the
+//! verdict is exact.
 
 use onbeat_model::units::Fraction;
 

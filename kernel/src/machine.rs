@@ -77,9 +77,9 @@ pub fn online() -> Result<Vec<u32>, String> {
     cpu_list("online")
 }
 
-/// As many threads as the kernel allows in all, the smaller of `threads-max` and `pid_max`; within what is sensible to set
-/// memory aside for (2^12 to 2^18), the least if it cannot be read. Room for all of them means that nobody fills the
-/// scheduler's table before the kernel refuses threads.
+/// As many threads as the kernel allows in all, the smaller of `threads-max` and `pid_max`; within what is sensible
+/// to set memory aside for (2^12 to 2^18), the least if it cannot be read. Room for all of them means that nobody
+/// fills the scheduler's table before the kernel refuses threads.
 pub fn threads_most() -> usize {
     let limit = |name: &str| {
         let text = fs::read_to_string(format!("/proc/sys/kernel/{name}")).ok()?;

@@ -3,10 +3,11 @@
 
 /// While it lives, the calling thread goes before everything of the ordinary classes.
 ///
-/// Loading is a few seconds of one thread in the kernel's verifier. Nobody is served until it is done, and beside hogs it would
-/// take their number times as long. A nice value does not help: it counts within a control group or session only, and
-/// hogs are in others. SCHED_RR of the lowest priority does, and the kernel's server for ordinary work still keeps 5 % of the CPU for
-/// that. Threads and children do not inherit it. Without CAP_SYS_NICE nothing changes.
+/// Loading is a few seconds of one thread in the kernel's verifier. Nobody is served until it is done, and beside
+/// hogs it would take their number times as long. A nice value does not help: it counts within a control group or
+/// session only, and hogs are in others. SCHED_RR of the lowest priority does, and the kernel's server for ordinary
+/// work still keeps 5 % of the CPU for that. Threads and children do not inherit it. Without CAP_SYS_NICE nothing
+/// changes.
 #[derive(Debug)]
 pub struct Raised {
     before: Option<(i32, i32)>,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Protection from SCHED_FIFO and SCHED_RR threads, which rank above sched_ext: since Linux 7 a deadline server of the kernel's
-//! gives every CPU back to sched_ext for `runtime` of every `period` if they would take all of it, 5 % unless told otherwise.
-//! Here it is told what has been admitted.
+//! Protection from SCHED_FIFO and SCHED_RR threads, which rank above sched_ext: since Linux 7 a deadline server of
+//! the kernel's gives every CPU back to sched_ext for `runtime` of every `period` if they would take all of it, 5 %
+//! unless told otherwise. Here it is told what has been admitted.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -48,7 +48,8 @@ impl Need {
     /// The server that gives this much in that time, if `most` billionths can be had.
     ///
     /// The kernel's server comes at the end of its period, so there can be a gap of 2 (Π − Θ): in D there is at least
-    /// (D − 2 (Π − Θ)) Θ/Π (Shin and Lee 2003). With α = Θ/Π and ε = Π/D that is the share at 2εα² + (1 − 2ε)α = share.
+    /// (D − 2 (Π − Θ)) Θ/Π (Shin and Lee 2003). With α = Θ/Π and ε = Π/D that is the share at 2εα² + (1 − 2ε)α =
+    /// share.
     pub fn server(&self, most: u64) -> Server {
         let period = (self.within / PARTS).clamp(PERIODS.0, PERIODS.1) / US * US;
         let (share, e) =
@@ -112,8 +113,8 @@ impl Protection {
         Ok((all, true))
     }
 
-    /// Gives each CPU what it needs, and those without need what they had. `most`: billionths of each that SCHED_DEADLINE
-    /// leaves. Returns the CPUs that get less than they need, as the kernel admits no more.
+    /// Gives each CPU what it needs, and those without need what they had. `most`: billionths of each that
+    /// SCHED_DEADLINE leaves. Returns the CPUs that get less than they need, as the kernel admits no more.
     ///
     /// # Errors
     /// The kernel does not take the values.
@@ -223,7 +224,8 @@ fn parse(text: &str) -> BTreeMap<u32, Server> {
     text.lines().filter_map(line).collect()
 }
 
-/// What the kernel lets SCHED_DEADLINE have of each CPU, in billionths, less what its threads hold of `cpus` CPUs in all.
+/// What the kernel lets SCHED_DEADLINE have of each CPU, in billionths, less what its threads hold of `cpus` CPUs
+/// in all.
 pub fn deadline_leaves(held: u64, cpus: u32) -> u64 {
     let read = |file| fs::read_to_string(format!("/proc/sys/kernel/sched_rt_{file}_us"));
     let number = |text: io::Result<String>| text.ok()?.trim().parse::<u64>().ok();

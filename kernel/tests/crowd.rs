@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! A thousand threads bound to one CPU, beside a tiny reservation that spins there: the kernel's watchdog, which throws out a
-//! scheduler that keeps a thread waiting for 10 s, is not woken. Needs QEMU and a fetched kernel (`make setup`).
+//! A thousand threads bound to one CPU, beside a tiny reservation that spins there: the kernel's watchdog, which
+//! throws out a scheduler that keeps a thread waiting for 10 s, is not woken. Needs QEMU and a fetched kernel
+//! (`make setup`).
 
 mod guest;
 

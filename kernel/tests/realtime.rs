@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! A reservation beside SCHED_FIFO programs that take every CPU, with and without the kernel's server for sched_ext being
-//! told of it. Needs QEMU and a fetched kernel (`make setup`).
+//! A reservation beside SCHED_FIFO programs that take every CPU, with and without the kernel's server for sched_ext
+//! being told of it. Needs QEMU and a fetched kernel (`make setup`).
 
 mod guest;
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Crowds of best-effort threads on one CPU: each has its turn before the kernel's watchdog ends the scheduler (10 s), with
-//! nothing reserved, beside a full reservation and beside one that spins on nothing.
+//! Crowds of best-effort threads on one CPU: each has its turn before the kernel's watchdog ends the scheduler (10
+//! s), with nothing reserved, beside a full reservation and beside one that spins on nothing.
 
 use onbeat_core::ffi;
 use onbeat_model::event::EventKind;
@@ -12,8 +12,8 @@ const S: u64 = 1_000 * MS;
 /// What the watchdog takes, less some.
 const WATCHDOG: u64 = 9 * S;
 
-/// The longest that one of `crowd` endless threads of one CPU waits in 30 s, ns, beside a reservation of budget and period
-/// under `policy` whose program never sleeps.
+/// The longest that one of `crowd` endless threads of one CPU waits in 30 s, ns, beside a reservation of budget and
+/// period under `policy` whose program never sleeps.
 fn longest_wait(crowd: usize, beside: Option<(u64, u64)>, policy: &str) -> u64 {
     let mut core = Core::new(1, 1, 50, MS, crowd + 1, 1 << 14);
     let kind = onbeat_core::server_policies().iter().position(|n| *n == policy);

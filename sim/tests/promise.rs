@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The promise, tried on random admitted sets with hostile neighbours: who keeps to the budget is never late, whatever
-//! those do who do not. Neighbours are hogs, programs that overrun a little, that mark jobs which are none, that sleep to
-//! collect, and large reservations that leave nearly all of their budget; best-effort hogs fill the share.
+//! The promise, tried on random admitted sets with hostile neighbours: who keeps to the budget is never late,
+//! whatever those do who do not. Neighbours are hogs, programs that overrun a little, that mark jobs which are
+//! none, that sleep to collect, and large reservations that leave nearly all of their budget; best-effort hogs fill
+//! the share.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! How few jobs could be late: what a scheduler that knows the future can do at best.
 //!
-//! A mixed-integer program with fluid service between releases and deadlines, in stretches of time; docs/limit.md writes
-//! it out. Two figures come out, and the truth lies between them: [`Limit::bound`], below which no scheduler gets, and
-//! [`Limit::found`], which a clairvoyant schedule reaches.
+//! A mixed-integer program with fluid service between releases and deadlines, in stretches of time; docs/limit.md
+//! writes it out. Two figures come out, and the truth lies between them: [`Limit::bound`], below which no scheduler
+//! gets, and [`Limit::found`], which a clairvoyant schedule reaches.
 
 mod crowds;
 mod jobs;
