@@ -362,12 +362,14 @@ mod tests {
         let (go, ready) = std::sync::mpsc::channel::<()>();
         let service = std::thread::spawn(move || {
             for served in [false, true] {
-                let mut stream = listener.accept().unwrap().0;
-                protocol::write_message(&mut stream, &Response::Starting).unwrap();
+                let mut stream = BufReader::new(listener.accept().unwrap().0);
+                protocol::write_message(stream.get_mut(), &Response::Starting).unwrap();
                 ready.recv().unwrap();
                 if served {
+                    // Before it goes it must have heard who asks.
+                    let _: Option<Request> = protocol::read_message(&mut stream, 1 << 16).unwrap();
                     let answer = Response::Stats { counters: Default::default() };
-                    protocol::write_message(&mut stream, &answer).unwrap();
+                    protocol::write_message(stream.get_mut(), &answer).unwrap();
                 }
             }
         });
