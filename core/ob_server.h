@@ -191,7 +191,7 @@ OB_INLINE u64 ob_key_passes(ob_server_p sv, ob_cpu_p c)
 /* Sets c->timer: when the dispatcher must look at what runs here again. The server has just been
  * charged. Who is to leave the CPU has been kicked for: looking again at once would change nothing,
  * and keep the kernel in the timer's interrupt. */
-OB_INLINE void ob_arm(ob_p ob, ob_cpu_p c)
+OB_FN void ob_arm(ob_p ob OB_ARG, ob_cpu_p c OB_ARG)
 {
 	ob_server_p sv = c->server;
 	u64 t = OB_NEVER;

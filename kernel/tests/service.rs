@@ -45,7 +45,9 @@ fn who_asks_while_it_starts_waits_and_hogs_do_not_hold_up_loading() {
     fact_is("early-answer", "true");
     fact_is("early-notified", "READY=1");
     let ms = |name: &str| facts()[name].parse::<f64>().unwrap();
-    assert!(ms("load-beside-hogs") <= 2.0 * ms("load-idle"), "{:?}", facts());
+    // Beside hogs everything takes twice as long in the lab, whose busy CPUs take turns (docs/lab.md); without its own
+    // priority the loader takes five times as long.
+    assert!(ms("load-beside-hogs") <= 3.0 * ms("load-idle"), "{:?}", facts());
 }
 
 #[test]
