@@ -94,19 +94,21 @@ OB_FN u64 ob_pick_unreserved(ob_p ob OB_ARG, u32 cpu, ob_task_p prev OB_ARG, u64
 		t = (ob_task_p)ob_tree_first(&ob->best_effort, bit);
 	if (prev && (prev->cpus & bit) && (!t || prev->vtime <= t->node.key)) {
 		t = prev;
-		ob->vtime = ob_max(ob->vtime, t->vtime);
-		c->started = now;
+		ob_share_advance(ob, c, t->vtime);
 		if (c->curr)
 			ob_arm(ob, c);
 	} else if (t) {
 		ob_share_remove(ob, t, now);
+		ob_share_advance(ob, c, t->vtime);
 		t->picked = 1;
 	} else {
 		c->key = OB_KEY_IDLE;
+		c->other = OB_NULL;
 		ob->idle |= bit & ob->online;
 		return 0;
 	}
 	c->key = OB_KEY_BE;
+	ob_share_has(c, t, now);
 	ob->idle &= ~bit;
 	return (u64)t;
 }
@@ -166,13 +168,14 @@ OB_FN u64 ob_pick(ob_p ob OB_ARG, u32 cpu, ob_task_p prev OB_ARG, u64 now)
 		if (prev && !prev->server && (!first || prev->vtime <= first->key) &&
 		    !ob_share_impatient(ob, bit, now)) {
 			t = prev;
-			ob->vtime = ob_max(ob->vtime, prev->vtime);
+			ob_share_advance(ob, c, prev->vtime);
 		} else {
 			t = ob_share_take(ob, c, now);
 		}
 	}
 	if (!t || !t->server)
 		c->use = OB_USE_OTHER;
+	c->other = OB_NULL;
 	ob->kick &= ~bit;
 	if (!t) {
 		c->key = OB_KEY_IDLE;
@@ -182,8 +185,8 @@ OB_FN u64 ob_pick(ob_p ob OB_ARG, u32 cpu, ob_task_p prev OB_ARG, u64 now)
 	ob->idle &= ~bit;
 	if (t != prev)
 		t->picked = 1;
-	else if (!t->server)
-		c->started = now;
+	if (!t->server)
+		ob_share_has(c, t, now);
 	if (t == prev)
 		ob_arm(ob, c);
 	/* Claims are lost to earlier deadlines, to races and to threads that vanish: who had
@@ -210,6 +213,7 @@ OB_FN void ob_run(ob_p ob OB_ARG, u32 cpu, ob_task_p t OB_ARG, u64 now)
 	ob->idle &= ~OB_BIT(cpu);
 	c->started = now;
 	c->curr = t;
+	c->other = sv ? OB_NULL : t;
 	c->server = sv;
 	c->use = sv ? OB_USE_RESERVED : OB_USE_OTHER;
 	if (sv) {
@@ -222,7 +226,7 @@ OB_FN void ob_run(ob_p ob OB_ARG, u32 cpu, ob_task_p t OB_ARG, u64 now)
 		sv->running++;
 		c->key = ob_server_key(sv, now);
 	} else {
-		ob_share_begin(ob, t);
+		ob_share_begin(ob, c, t);
 		if (!c->share && !c->relief)
 			c->key = OB_KEY_BE;
 	}
@@ -250,6 +254,7 @@ OB_FN void ob_stop(ob_p ob OB_ARG, u32 cpu, u64 reason, u64 now)
 	if (!t)
 		return;
 	ob_share_account(ob, c, now);
+	ob_share_leaves(c, t);
 	ob_emit(ob, now, OB_KC(OB_EV_STOP, cpu), OB_TS(t->tid, sv ? sv->id : OB_NONE), reason, 0);
 	c->curr = OB_NULL;
 	c->server = OB_NULL;
@@ -319,7 +324,8 @@ OB_FN void ob_tick(ob_p ob OB_ARG, u32 cpu, u64 now)
 		ob_turn_over(ob, c, sv, now);
 		ob_key_check(ob, c, sv, now);
 	}
-	if (sv ? ob_share_relieves(ob, sv, OB_BIT(cpu), now) : ob_share_turn_over(ob, c, now))
+	if (sv ? ob_share_relieves(ob, sv, OB_BIT(cpu), now)
+	       : ob_share_turn_over(ob, c, now) || ob_share_overtaken(ob, c, now))
 		ob->kick |= OB_BIT(cpu);
 	ob_share_tick(ob, c, now);
 	ob_arm(ob, c);

@@ -112,8 +112,9 @@ OB_INLINE void ob_share_arrive(ob_p ob, u64 cpus, u64 now)
 	}
 }
 
-/* Best-effort work has come that may run on `cpus`: one that owes it time now picks again. */
-OB_INLINE void ob_share_claim(ob_p ob, u64 cpus, u64 now)
+/* Best-effort work has come that may run on `cpus`: one that owes it time now picks again. Whether
+ * there is one. */
+OB_INLINE int ob_share_claim(ob_p ob, u64 cpus, u64 now)
 {
 	cpus &= ob->share_ready;
 	while (cpus && OB_LOOP) {
@@ -121,10 +122,11 @@ OB_INLINE void ob_share_claim(ob_p ob, u64 cpus, u64 now)
 
 		if (ob_share_calls(ob, c, now)) {
 			ob->kick |= OB_BIT(c->id);
-			return;
+			return 1;
 		}
 		cpus &= cpus - 1;
 	}
+	return 0;
 }
 
 /* When a CPU that runs a reservation must look at its debt again. */
@@ -148,18 +150,128 @@ OB_INLINE u64 ob_share_weighted(ob_task_p t, u64 ran)
 OB_INLINE void ob_share_charge(ob_task_p t, u64 ran)
 {
 	t->vtime += ob_share_weighted(t, ran);
+	t->used += ran;
 }
 
-/* `t` begins to run. One that slept gets no more than a slice of advantage over those who did not;
- * and the time it had alone on an idle machine is no debt to those who come later. */
-OB_INLINE void ob_share_begin(ob_p ob, ob_task_p t)
+/* `t` sleeps. */
+OB_INLINE void ob_share_slept(ob_p ob, ob_task_p t)
 {
-	u64 vtime = ob->vtime;
+	t->burst = (t->burst + ob_min(t->used, ob->slice)) / 2;
+	t->used = 0;
+}
 
-	if (t->vtime > vtime)
-		ob->vtime = t->vtime;
-	else if (t->vtime + ob->slice < vtime)
-		t->vtime = vtime - ob->slice;
+/* How far behind the others who has slept begins: less the more it uses when awake, so that who
+ * uses little goes before those who woke when it did and use much. */
+OB_INLINE u64 ob_share_credit(ob_p ob, ob_task_p t)
+{
+	return ob->slice - ob_min(t->burst, ob->slice);
+}
+
+/* CPUs at most that one wake-up looks at. */
+#define OB_WAKE_LOOKS 8
+
+/* `c` serves best effort of virtual time `vtime`. */
+OB_INLINE void ob_share_advance(ob_p ob, ob_cpu_p c, u64 vtime)
+{
+	c->vtime = ob_max(c->vtime, vtime);
+	ob->vtime = ob_max(ob->vtime, vtime);
+}
+
+/* `t` begins to run on `c`. One that slept gets no more than a slice of advantage over those who
+ * did not; and the time it had alone on an idle machine is no debt to those who come later. */
+OB_INLINE void ob_share_begin(ob_p ob, ob_cpu_p c, ob_task_p t)
+{
+	if (t->vtime + ob->slice < c->vtime)
+		t->vtime = c->vtime - ob->slice;
+	ob_share_advance(ob, c, t->vtime);
+}
+
+/* The virtual time of those with whom `t` will share CPUs: of the whole machine, or of the CPUs
+ * that it is bound to, if these are few. */
+OB_INLINE u64 ob_share_vtime(ob_p ob, ob_task_p t)
+{
+	u64 cpus = t->cpus & ob->online, vtime = 0;
+	u32 i;
+
+	if (cpus == ob->online)
+		return ob->vtime;
+	for (i = OB_ZERO; i < OB_WAKE_LOOKS && cpus && OB_LOOP; i++) {
+		vtime = ob_max(vtime, ob->cpu[ob_lowest(cpus) & (OB_MAX_CPUS - 1)].vtime);
+		cpus &= cpus - 1;
+	}
+	return cpus ? ob->vtime : vtime;
+}
+
+/* Virtual time by which who wakes must be behind who runs to have the CPU at once. Less gains
+ * nobody anything but switches, where many threads send each other messages. */
+#define OB_WAKE_GRAIN 500000ULL
+
+/* `t` has `c`, or is about to. */
+OB_INLINE void ob_share_has(ob_cpu_p c, ob_task_p t, u64 now)
+{
+	c->other = t;
+	c->started = now;
+}
+
+/* `t` stops on `c`; the next may have been picked before. */
+OB_INLINE void ob_share_leaves(ob_cpu_p c, ob_task_p t)
+{
+	if (c->other == t)
+		c->other = OB_NULL;
+}
+
+/* Whether `t`, which waits, should have `c` at once in place of the best effort there. */
+OB_INLINE int ob_share_overtakes(ob_cpu_p c, ob_task_p t, u64 now)
+{
+	ob_task_p other = c->other;
+	u64 ran = now > c->started ? now - c->started : 0;
+
+	return other && !other->server &&
+	       other->vtime + ob_share_weighted(other, ran) > t->vtime + OB_WAKE_GRAIN;
+}
+
+/* When it will, at the earliest; it does not yet. */
+OB_INLINE u64 ob_share_recheck(ob_cpu_p c, ob_task_p t)
+{
+	u64 left = t->vtime + OB_WAKE_GRAIN - ob_min(c->other->vtime, t->vtime);
+
+	return c->started + ob_max(left * c->other->weight / 100, OB_WAKE_GRAIN);
+}
+
+/* `t` has woken and waits: who sleeps much is not to wait for the slices of those who never do. Its
+ * last CPU is asked first, then those after it. */
+OB_INLINE void ob_share_wake(ob_p ob, ob_task_p t, u64 now)
+{
+	u64 cpus = t->cpus & ob->online, from = cpus & ~(OB_BIT(t->cpu) - 1), again = OB_NEVER;
+	ob_cpu_p soonest = OB_NULL;
+	u32 i;
+
+	for (i = OB_ZERO; i < OB_WAKE_LOOKS && cpus && OB_LOOP; i++) {
+		ob_cpu_p c = &ob->cpu[ob_lowest(from ? from : cpus) & (OB_MAX_CPUS - 1)];
+
+		if (!t->told && ob_share_overtakes(c, t, now)) {
+			ob->kick |= OB_BIT(c->id);
+			return;
+		}
+		if (c->other && !c->other->server && ob_share_recheck(c, t) < again) {
+			again = ob_share_recheck(c, t);
+			soonest = c;
+		}
+		cpus &= ~OB_BIT(c->id);
+		from &= cpus;
+	}
+	if (soonest && again < soonest->timer) {
+		soonest->timer = ob_max(again, now + (t->told ? 2 * OB_WAKE_GRAIN : 1));
+		ob->rearm |= OB_BIT(soonest->id);
+	}
+}
+
+/* Whether somebody who waits should have `c` in place of the best effort there. */
+OB_INLINE int ob_share_overtaken(ob_p ob, ob_cpu_p c, u64 now)
+{
+	ob_node_p first = ob_tree_first(&ob->best_effort, OB_BIT(c->id));
+
+	return first && ob_share_overtakes(c, (ob_task_p)first, now);
 }
 
 /* CPUs that may take `t`: those on line, and if there are none the one that is going, from which
@@ -203,11 +315,12 @@ OB_INLINE void ob_share_enqueue(ob_p ob, ob_task_p t, u32 woke, u64 now)
 	u64 from = ob->vtime;
 
 	if (first) {
-		from = ob_min(from, first->key);
-		t->vtime = ob_min(t->vtime, first->key + ob_share_weighted(t, ob->slice));
+		from = ob_min(from, ((ob_task_p)first)->vtime);
+		t->vtime =
+		    ob_min(t->vtime, ((ob_task_p)first)->vtime + ob_share_weighted(t, ob->slice));
 	}
-	if (woke && t->vtime + ob->slice < from)
-		t->vtime = from - ob->slice;
+	if (woke && t->vtime + ob_share_credit(ob, t) < from)
+		t->vtime = from - ob_share_credit(ob, t);
 	t->node.key = t->vtime;
 	t->node.mask = ob_share_mask(ob, t);
 	/* The greatest is who has waited for longest. A kernel thread that wakes counts as one who
@@ -244,7 +357,6 @@ OB_INLINE void ob_share_remove(ob_p ob, ob_task_p t, u64 now)
 	for (; cpus && OB_LOOP; cpus &= cpus - 1)
 		ob->cpu[ob_lowest(cpus) & (OB_MAX_CPUS - 1)].wanted = now;
 	t->waiting = 0;
-	ob->vtime = ob_max(ob->vtime, t->vtime);
 }
 
 /* The best-effort task that has waited for longest, beyond its patience, for one of these CPUs. */
@@ -295,8 +407,10 @@ OB_INLINE ob_task_p ob_share_take(ob_p ob, ob_cpu_p c, u64 now)
 	if (!t)
 		t = (ob_task_p)ob_tree_first(&ob->best_effort, OB_BIT(c->id));
 
-	if (t)
+	if (t) {
 		ob_share_remove(ob, t, now);
+		ob_share_advance(ob, c, t->vtime);
+	}
 	return t;
 }
 

@@ -180,8 +180,10 @@ OB_FN void ob_sleep(ob_p ob OB_ARG, ob_task_p t OB_ARG, u64 now)
 	if (!t->awake)
 		return;
 	t->awake = 0;
-	if (!sv)
+	if (!sv) {
+		ob_share_slept(ob, t);
 		return;
+	}
 	sv->awake--;
 	if (sv->awake || !sv->active)
 		return;
@@ -287,7 +289,8 @@ OB_FN void ob_ready(ob_p ob OB_ARG, ob_task_p t OB_ARG, u64 now)
 			ob->kick |= cpus;
 			return;
 		}
-		ob_share_claim(ob, t->cpus, now);
+		if (!ob_share_claim(ob, t->cpus, now) && woke)
+			ob_share_wake(ob, t, now);
 		return;
 	}
 	if (woke && !sv->awake++)

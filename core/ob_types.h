@@ -45,6 +45,8 @@ struct ob_task {
 	u64 cpus;   /* affinity */
 	u64 weight; /* 100 is nice 0, as cgroup v2's cpu.weight */
 	u64 vtime;  /* best-effort service received, weighted */
+	u64 burst;  /* CPU time it uses from waking to sleeping, as best effort; a guess, ns */
+	u64 used;   /* CPU time used since it woke, as best effort, ns */
 	u64 turn; /* service in its present turn among its siblings, without what it now gets, ns */
 	/* The shell's own: what it needs to find the thread again, the reservation the thread is to
 	 * join, and the thread's CPU time when it began to run. */
@@ -58,6 +60,7 @@ struct ob_task {
 	u8 running;
 	u8 picked; /* taken from its queue, not yet running */
 	u8 kernel; /* one of the kernel's own threads */
+	u8 told;   /* a thread has woken it, not an interrupt */
 };
 
 /* Where a split reservation has which part of its budget (ob_window.h). */
@@ -184,6 +187,9 @@ struct ob_cpu {
 	u64 wanted;  /* when work for it was last taken away, and none was left waiting */
 	u64 since;   /* debt is right as of this time */
 	u64 started; /* when curr's turn began */
+	u64 vtime;   /* of the best effort that it has served: never goes back */
+	struct ob_task OB_ARENA
+	    *other; /* the best-effort thread that has the CPU, or is to have it */
 	u32 id;
 	u8 online;
 	u8 share;  /* the guaranteed share is being served */

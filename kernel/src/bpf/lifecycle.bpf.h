@@ -82,6 +82,9 @@ s32 BPF_STRUCT_OPS_SLEEPABLE(onbeat_init_task, struct task_struct *p,
 	t->cpus = cpus_of(p);
 	t->weight = p->scx.weight ?: 100;
 	t->vtime = shell->ob.vtime;
+	t->burst = shell->ob.slice;
+	t->used = 0;
+	t->told = 0;
 	t->cpu = scx_bpf_task_cpu(p);
 	t->awake = 0;
 	t->waiting = 0;

@@ -59,6 +59,8 @@ s32 BPF_STRUCT_OPS(onbeat_select_cpu, struct task_struct *p, s32 prev_cpu, u64 w
 	/* Reservations are placed by the core. */
 	if (t && (!is_unreserved(t) || t->home))
 		return prev_cpu;
+	if (t)
+		t->told = !bpf_in_interrupt();
 	/* A waker that holds a reservation may go on for longer than anybody can wait behind it. */
 	if (shell->ob.engaged)
 		wake_flags &= ~(u64)SCX_WAKE_SYNC;
@@ -109,6 +111,9 @@ void BPF_STRUCT_OPS(onbeat_enqueue, struct task_struct *p, u64 enq_flags)
 	}
 	now = bpf_ktime_get_ns();
 	cpus = cpus_of(p);
+	/* Then select_cpu is not asked. */
+	if (p->nr_cpus_allowed == 1)
+		t->told = !bpf_in_interrupt();
 	LOCKED(fx)
 	{
 		/* An unlocked look may have told `dequeue` that it was in no queue. */
@@ -337,12 +342,14 @@ void BPF_STRUCT_OPS(onbeat_running, struct task_struct *p)
 		ob_p ob = &shell->ob;
 
 		/* Nothing here needs the lock: the fields are this CPU's and this thread's own. */
+		if (!t->picked)
+			ob_share_has(c, t, bpf_ktime_get_ns());
 		t->awake = 1;
 		t->picked = 0;
 		t->cpu = cpu;
 		if (p->scx.slice == SCX_SLICE_INF)
 			scx_bpf_task_set_slice(p, slice);
-		ob_share_begin(ob, t);
+		ob_share_begin(ob, c, t);
 		if (c->key == OB_KEY_IDLE) {
 			c->key = OB_KEY_BE;
 			__sync_fetch_and_and(&ob->idle, ~OB_BIT(cpu));
@@ -388,6 +395,7 @@ void BPF_STRUCT_OPS(onbeat_stopping, struct task_struct *p, bool runnable)
 	if (!t->server)
 		charge_share(p, t);
 	if (shell->ob.cpu[cpu & 63].curr != t) {
+		ob_share_leaves(&shell->ob.cpu[cpu & 63], t);
 		/* `assign` keeps off until it is asleep. */
 		if (runnable)
 			t->running = 0;
@@ -419,6 +427,7 @@ void BPF_STRUCT_OPS(onbeat_quiescent, struct task_struct *p, u64 deq_flags)
 	full_barrier();
 	if (is_unreserved(t)) {
 		t->awake = 0;
+		ob_share_slept(&shell->ob, t);
 		full_barrier();
 		t->running = 0;
 		return;
