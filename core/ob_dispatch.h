@@ -14,7 +14,7 @@
 #ifndef OB_DISPATCH_H
 #define OB_DISPATCH_H
 
-#include "ob_thread.h"
+#include "ob_place.h"
 
 /* Takes the first waiting thread of `sv` that may run on `c`. */
 OB_INLINE ob_task_p ob_thread_take(ob_p ob, ob_server_p sv, ob_cpu_p c)
@@ -32,7 +32,7 @@ OB_INLINE ob_task_p ob_thread_take(ob_p ob, ob_server_p sv, ob_cpu_p c)
 }
 
 /* Sees to a budget that has run out. */
-OB_INLINE void ob_budget_check(ob_p ob, ob_server_p sv, u64 now)
+OB_INLINE void ob_budget_enforce(ob_p ob, ob_server_p sv, u64 now)
 {
 	ob_server_charge(sv, now);
 	if (sv->e > 0 || sv->throttled || sv->spent || !ob_policy_enforces(sv))
@@ -51,6 +51,32 @@ OB_INLINE void ob_budget_check(ob_p ob, ob_server_p sv, u64 now)
 	ob_server_requeue(ob, sv);
 	if (sv->legs)
 		ob_preempt(ob, sv, sv->head ? sv->head->cpu : 0);
+}
+
+/* The account of `sv`, just charged, may be empty, or not any more. A demoted one's place in the
+ * queue changes with what it has had. */
+OB_FN void ob_account_check(ob_p ob OB_ARG, ob_server_p sv OB_ARG, u64 now)
+{
+	if (!ob_account_limits(sv) || !sv->active)
+		return;
+	if (sv->demoted) {
+		if (ob_account_restored(sv, now))
+			ob_account_promote(ob, sv);
+	} else {
+		ob_account_fill(sv->account, now);
+		if (sv->account->has > 0 || !ob_account_ahead(sv, now))
+			return;
+		ob_account_demote(ob, sv, now);
+	}
+	ob_server_requeue(ob, sv);
+}
+
+/* Sees to budget and account. */
+OB_INLINE void ob_budget_check(ob_p ob, ob_server_p sv, u64 now)
+{
+	ob_budget_enforce(ob, sv, now);
+	if (sv->account)
+		ob_account_check(ob, sv, now);
 }
 
 /* One of the turns is over that an urgent server has before all others. */
@@ -124,7 +150,7 @@ OB_FN u64 ob_pick(ob_p ob OB_ARG, u32 cpu, ob_task_p prev OB_ARG, u64 now)
 	u64 bit = OB_BIT(cpu);
 	ob_server_p cand, first, leads, mine = OB_NULL;
 	ob_task_p t = OB_NULL;
-	u32 be, due;
+	u32 be, due, yields;
 	u64 best;
 
 	if (c->server)
@@ -149,7 +175,8 @@ OB_FN u64 ob_pick(ob_p ob OB_ARG, u32 cpu, ob_task_p prev OB_ARG, u64 now)
 	}
 	leads = mine && best == ob_server_key(mine, now) ? mine : cand;
 	c->relief = !due && leads && ob_share_relieves(ob, leads, bit, now);
-	if (!due && !c->relief) {
+	yields = leads && ob_account_yields(ob, leads, prev, bit, now);
+	if (!due && !c->relief && !yields) {
 		if (mine && best == ob_server_key(mine, now)) {
 			t = prev;
 			c->key = best;
@@ -224,6 +251,7 @@ OB_FN void ob_run(ob_p ob OB_ARG, u32 cpu, ob_task_p t OB_ARG, u64 now)
 		}
 		ob_server_charge(sv, now);
 		sv->running++;
+		ob_account_begin(ob, sv);
 		c->key = ob_server_key(sv, now);
 	} else {
 		ob_share_begin(ob, c, t);
@@ -283,7 +311,7 @@ OB_INLINE void ob_key_check(ob_p ob, ob_cpu_p c, ob_server_p sv, u64 now)
 		return;
 	c->key = ob_server_key(sv, now);
 	first = ob_tree_first(&c->domain->active, OB_BIT(c->id));
-	if (first && first->key < c->key)
+	if (first && ob_key_beats(first->key, c->key))
 		ob->kick |= OB_BIT(c->id);
 }
 
@@ -324,7 +352,8 @@ OB_FN void ob_tick(ob_p ob OB_ARG, u32 cpu, u64 now)
 		ob_turn_over(ob, c, sv, now);
 		ob_key_check(ob, c, sv, now);
 	}
-	if (sv ? ob_share_relieves(ob, sv, OB_BIT(cpu), now)
+	if (sv ? ob_share_relieves(ob, sv, OB_BIT(cpu), now) ||
+		     ob_account_turn_over(ob, c, sv, now)
 	       : ob_share_turn_over(ob, c, now) || ob_share_overtaken(ob, c, now))
 		ob->kick |= OB_BIT(cpu);
 	ob_share_tick(ob, c, now);
@@ -378,6 +407,20 @@ OB_INLINE int ob_soon(ob_server_p sv, u64 now)
 	       now + (u64)sv->e < sv->s && now + (u64)sv->e + OB_MARGIN >= sv->s;
 }
 
+/* A demoted server may be one no more. */
+OB_FN void ob_account_review(ob_p ob OB_ARG, ob_server_p sv OB_ARG, u64 now)
+{
+	ob_server_charge(sv, now);
+	if (ob_account_restored(sv, now)) {
+		ob_account_promote(ob, sv);
+		ob_server_requeue(ob, sv);
+		ob_preempt(ob, sv, sv->head ? sv->head->cpu : 0);
+		return;
+	}
+	ob_tree_remove(&ob->demoted, &sv->due);
+	ob_account_watch(ob, sv, now);
+}
+
 /* Brings back the servers whose time of replenishment has come, makes those urgent whose laxity
  * has ended, and takes those whose window has to their next CPU. */
 OB_FN void ob_alarm(ob_p ob OB_ARG, u64 now)
@@ -420,6 +463,12 @@ OB_FN void ob_alarm(ob_p ob OB_ARG, u64 now)
 		ob_server_requeue(ob, sv);
 		ob_preempt(ob, sv, sv->head ? sv->head->cpu : 0);
 	}
+	while (OB_LOOP) {
+		n = ob_tree_due(&ob->demoted, now, &next);
+		if (!n)
+			break;
+		ob_account_review(ob, OB_SERVER_OF_DUE(n), now);
+	}
 	for (i = OB_ZERO; i < ob->nr_domains && OB_LOOP; i++) {
 		ob_domain_p d = &ob->domain[i & (OB_MAX_DOMAINS - 1)];
 
@@ -428,84 +477,6 @@ OB_FN void ob_alarm(ob_p ob OB_ARG, u64 now)
 		next = ob_min(next, d->look_at);
 	}
 	ob->alarm_at = ob_min(ob->alarm_at, next);
-}
-
-/* A CPU has gone: threads that wait in `sv` and may run on that one alone become best effort. The
- * others wait for `sv` to be placed anew. */
-OB_FN void ob_server_strand(ob_p ob OB_ARG, ob_server_p sv OB_ARG, u64 now)
-{
-	ob_task_p t, next;
-
-	for (t = sv->head; t && OB_LOOP; t = next) {
-		next = t->next;
-		if (t->cpus & ob->online)
-			continue;
-		ob_thread_unlink(sv, t);
-		ob_ready(ob, t, now);
-	}
-	if (sv->active && !sv->throttled)
-		ob_server_requeue(ob, sv);
-}
-
-/* `cpu` came or went. The shell looks at every server when it went (ob_server_strand), and has each
- * placed anew (ob_server_place). */
-OB_FN void ob_online(ob_p ob OB_ARG, u32 cpu, u32 on, u64 now)
-{
-	u64 bit = OB_BIT(cpu);
-
-	if (on)
-		ob->online |= bit;
-	else
-		ob->online &= ~bit;
-	ob->idle &= ob->online;
-	ob->share_ready &= ob->online;
-	ob_share_online(ob);
-	ob_cpu(ob, cpu)->key = OB_KEY_IDLE;
-	ob_cpu(ob, cpu)->debt = 0;
-	ob_cpu(ob, cpu)->owed = 0;
-	/* Where each waits, and what waits for a CPU that has claimed it, is to be seen anew. */
-	ob->kick |= ob->online;
-	ob_emit(ob, now, OB_KC(OB_EV_ONLINE, cpu), OB_TS(OB_NONE, OB_NONE), on, 0);
-}
-
-/* Moves `sv` to `cpus` of another domain, after CPUs came or went. It is split no more. */
-OB_FN void ob_server_place(ob_p ob OB_ARG, ob_server_p sv OB_ARG, u64 domain, u64 cpus, u64 now)
-{
-	ob_server_dismiss(ob, sv);
-	if (!sv->throttled)
-		ob_tree_remove(&sv->domain->active, &sv->node);
-	if (sv->legs) {
-		ob_tree_remove(ob_server_windowed(sv) ? &ob->windows : &ob->laxity, &sv->lax);
-		sv->legs = 0;
-		sv->starved = 0;
-		sv->unbegun = 0;
-	}
-	ob_server_rehome(ob, sv, &ob->domain[domain % OB_MAX_DOMAINS], cpus);
-	ob_server_admit(ob, sv);
-	ob_server_expel(ob, sv, now);
-	if (sv->throttled)
-		return;
-	ob_server_requeue(ob, sv);
-	ob_preempt(ob, sv, sv->head ? sv->head->cpu : 0);
-}
-
-/* `sv`, placed at its first leg's CPU, has just been split (its plan is filled in). */
-OB_FN void ob_server_split(ob_p ob OB_ARG, ob_server_p sv OB_ARG, u64 now)
-{
-	u32 legs = sv->legs;
-
-	sv->legs = 0;
-	ob_server_dismiss(ob, sv);
-	ob_unspend(ob, sv);
-	sv->legs = legs;
-	ob_server_admit(ob, sv);
-	/* Unsplit it may have been linked there; split it is not yet in the other. */
-	ob_tree_remove(&ob->laxity, &sv->lax);
-	sv->urgent = 0;
-	ob_server_expel(ob, sv, now);
-	ob_window_restart(ob, sv, now);
-	if (!sv->throttled)
-		ob_preempt(ob, sv, sv->head ? sv->head->cpu : 0);
 }
 
 #endif

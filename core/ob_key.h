@@ -133,6 +133,12 @@ OB_INLINE u64 ob_key_lent(ob_server_p sv, u64 now)
 	return sv->running ? key : key + sv->period / 8;
 }
 
+/* Whether key `a` takes the CPU from key `b`: best effort's equals take turns. */
+OB_INLINE int ob_key_beats(u64 a, u64 b)
+{
+	return a < b && (a < OB_KEY_EQUAL || b == OB_KEY_IDLE);
+}
+
 /* The key that orders `sv` in its domain. */
 OB_FN u64 ob_server_key(ob_server_p sv OB_ARG, u64 now)
 {
@@ -144,6 +150,8 @@ OB_FN u64 ob_server_key(ob_server_p sv OB_ARG, u64 now)
 		key = sv->release;
 	if (sv->urgent)
 		return OB_KEY_URGENT;
+	if (sv->demoted)
+		return ob_min(OB_KEY_EQUAL + sv->vtime + 1, OB_KEY_BE - 1);
 	if (sv->soon && !sv->domain->tight)
 		return OB_KEY_SOON;
 	if (sv->counted && !sv->domain->tight)

@@ -17,6 +17,10 @@ EXPORT void onbeat_admit(ob_p ob, ob_server_p sv)
 {
 	ob_server_admit(ob, sv);
 }
+EXPORT void onbeat_account(ob_p ob, ob_server_p sv, u32 id, u64 rate, u64 now)
+{
+	ob_account_join(ob, sv, id, rate, now);
+}
 EXPORT void onbeat_task_init(ob_task_p t, u32 tid, u64 cpus, u64 weight)
 {
 	ob_task_init(t, tid, cpus, weight);

@@ -6,7 +6,7 @@
 #ifndef OB_SERVER_H
 #define OB_SERVER_H
 
-#include "ob_key.h"
+#include "ob_account.h"
 
 /* Threads of one server take turns of this length at most, ns, and of the other at least. */
 #define OB_ROTATE 4000000ULL
@@ -47,10 +47,19 @@ OB_INLINE u64 ob_server_over(ob_server_p sv)
 	return sv->s > sv->period ? sv->s - sv->period : 0;
 }
 
-/* Whether its being urgent ends with turns. Under EDZL it ends with the budget, if there is one. */
+/* Whether it has laxity left: it is urgent for it has waited for long. (e and s − now pass alike
+ * while it runs.) */
+OB_INLINE int ob_server_lax(ob_server_p sv)
+{
+	return sv->e > 0 && sv->charged + (u64)sv->e + OB_MARGIN < sv->s;
+}
+
+/* Whether its being urgent ends with turns. Under EDZL it ends with the budget, if there is one and
+ * no laxity. */
 OB_INLINE int ob_urgent_by_turns(ob_server_p sv)
 {
-	return sv->urgent && (sv->order != OB_ORDER_EDZL || sv->spent || !ob_policy_enforces(sv));
+	return sv->urgent && (sv->order != OB_ORDER_EDZL || sv->spent || !ob_policy_enforces(sv) ||
+			      ob_server_lax(sv));
 }
 
 /* Whether it may not run for longer than a turn of one thread at a time. */
@@ -179,7 +188,7 @@ OB_INLINE u64 ob_key_passes(ob_server_p sv, ob_cpu_p c)
 	u64 key = ob_server_key(sv, sv->charged);
 	ob_node_p first;
 
-	if (!sv->counted || sv->domain->tight || key <= OB_KEY_SOON ||
+	if (!sv->counted || sv->domain->tight || key <= OB_KEY_SOON || key >= OB_KEY_EQUAL ||
 	    ob_policy_lends(sv) != OB_LENDS_START)
 		return OB_NEVER;
 	first = ob_tree_first(&sv->domain->active, OB_BIT(c->id));
@@ -208,6 +217,7 @@ OB_FN void ob_arm(ob_p ob OB_ARG, ob_cpu_p c OB_ARG)
 		if (ob->share_quantum)
 			t = ob_min(t, ob_share_next(ob, c));
 		t = ob_min(t, ob_key_passes(sv, c));
+		t = ob_min(t, ob_account_next(ob, c, sv));
 	} else {
 		if (c->share)
 			t = c->since + (c->owed ?: OB_ROTATE);
@@ -262,7 +272,7 @@ OB_FN void ob_server_requeue(ob_p ob OB_ARG, ob_server_p sv OB_ARG)
 			c->key = key;
 		ob_arm(ob, c);
 		first = ob_tree_first(&c->domain->active, OB_BIT(i));
-		if (ob_server_rests(sv) || (first && first->key < key) ||
+		if (ob_server_rests(sv) || (first && ob_key_beats(first->key, key)) ||
 		    ob_share_calls(ob, c, sv->charged))
 			ob->kick |= OB_BIT(i);
 	}
@@ -304,7 +314,7 @@ OB_FN void ob_preempt(ob_p ob OB_ARG, ob_server_p sv OB_ARG, u32 prefer)
 	if (!sv->node.linked || !cpus)
 		return;
 	victim = ob_victim(ob, cpus, prefer);
-	if (victim < OB_MAX_CPUS && ob_cpu(ob, victim)->key > sv->node.key) {
+	if (victim < OB_MAX_CPUS && ob_key_beats(sv->node.key, ob_cpu(ob, victim)->key)) {
 		ob_cpu(ob, victim)->key = sv->node.key;
 		ob->idle &= ~OB_BIT(victim);
 		ob->kick |= OB_BIT(victim);
@@ -322,6 +332,8 @@ OB_INLINE void ob_server_charge(ob_server_p sv, u64 now)
 		/* Slack is nobody's budget. */
 		if (!sv->spent)
 			sv->e -= (s64)used;
+		if (sv->account)
+			ob_account_charge(sv, used, now);
 	}
 	sv->charged = now;
 }
@@ -332,6 +344,7 @@ OB_INLINE void ob_server_set(ob_p ob, ob_server_p sv, u64 now, s64 e, u64 s)
 	sv->e = e;
 	sv->s = s;
 	ob_pledge(sv);
+	ob_account_renewed(ob, sv, now);
 	ob_emit(ob, now, OB_KC(OB_EV_REPLENISH, OB_NONE), OB_TS(OB_NONE, sv->id), (u64)e, s);
 }
 

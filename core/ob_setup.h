@@ -25,6 +25,8 @@ OB_INLINE int ob_init(ob_p ob, u32 nr_cpus, u32 nr_domains, u32 share_permille, 
 	ob->throttled.random = 0x7F4A7C15u;
 	ob->laxity.random = 0xC2B2AE35u;
 	ob->windows.random = 0x27D4EB2Fu;
+	ob->demoted.random = 0x9C0F4A5Du;
+	ob->account[0].count = 1;
 	for (i = 0; i < nr_domains; i++) {
 		ob->domain[i].active.random = 0x85EBCA6Bu + i;
 		ob->domain[i].pledges.random = 0x165667B1u + i;

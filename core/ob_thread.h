@@ -108,6 +108,7 @@ OB_INLINE void ob_server_rouse(ob_p ob, ob_server_p sv, u64 now)
 OB_FN void ob_server_leave(ob_p ob OB_ARG, ob_server_p sv OB_ARG, u64 now)
 {
 	ob_server_charge(sv, now);
+	ob_account_promote(ob, sv);
 	ob_tree_remove(sv->throttled ? &ob->throttled : &sv->domain->active, &sv->node);
 	/* One that leaves while throttled keeps e ≤ 0 and its deadline: the release rule sees that.
 	 */

@@ -17,11 +17,14 @@
 #define OB_MAX_DOMAINS 64
 /* CPUs over which one reservation can be split. */
 #define OB_MAX_LEGS 8
+/* Users who hold reservations at a time, the unlimited one included. */
+#define OB_MAX_ACCOUNTS 64
 
 /* Keys of what a CPU runs. Reservations have keys between these. */
 #define OB_KEY_SHARE 0ULL /* best-effort work in its guaranteed share: nothing goes before it */
 #define OB_KEY_URGENT 1ULL
 #define OB_KEY_SOON 2ULL /* urgent in a moment */
+#define OB_KEY_EQUAL (1ULL << 63) /* and above, best effort's equals: by virtual time */
 #define OB_KEY_BE (~0ULL - 1)
 #define OB_KEY_IDLE (~0ULL)
 
@@ -35,6 +38,7 @@ enum ob_order {
 
 struct ob_server;
 struct ob_domain;
+struct ob_account;
 
 struct ob_task {
 	struct ob_node node;               /* in ob->best_effort while it waits there */
@@ -75,6 +79,7 @@ struct ob_server {
 	    node; /* in domain->active while it has work; in ob->throttled while it waits */
 	struct ob_node lax;    /* in ob->laxity while it could become urgent; in ob->windows */
 	struct ob_node pledge; /* in domain->pledges, by deadline, if it lends (ob_key.h) */
+	struct ob_node due;    /* in ob->demoted, by when it is looked at (ob_account.h) */
 	struct ob_domain OB_ARENA *domain;
 	struct ob_task OB_ARENA *head; /* waiting threads, first come first served */
 	struct ob_task OB_ARENA *tail;
@@ -109,6 +114,7 @@ struct ob_server {
 	u8 postponed;   /* split: it changes CPUs at the ends of its windows only (EDF-WMR) */
 	u8 starved;     /* so it waits for that end, its share used up, unless it is given budget */
 	u8 counted;     /* its share is in domain->bandwidth */
+	u8 demoted;     /* best effort's equal */
 	u8 spent;       /* no budget is left until s, only slack; in ob->windows by then */
 	u8 late;        /* its job runs on the budget of a later period */
 	u8 soon;        /* EDZL: laxity ends within OB_MARGIN */
@@ -121,6 +127,10 @@ struct ob_server {
 	u64 window;          /* length of one leg's window */
 	u64 cycle;           /* when the first window of this cycle begins */
 	struct ob_leg plan[OB_MAX_LEGS];
+	struct ob_account OB_ARENA *account; /* null: nobody keeps one */
+	u64 rate;                            /* Q/P in 2^-OB_SHARE_BITS */
+	u64 vtime;                           /* of a demoted one, as a best-effort thread's */
+	s64 lag; /* behind best effort when it was demoted last, ns */
 	/* Counters since the reservation was made. */
 	u64 jobs;
 	u64 misses;
@@ -138,6 +148,18 @@ struct ob_server {
 	u64 owed;
 	u64 owed_late;
 	u64 owed_tardiness_max;
+};
+
+/* What a user's reservations may take ahead of best effort (ob_account.h). */
+struct ob_account {
+	u64 rate;     /* it is paid that, 2^-OB_SHARE_BITS CPUs; 0: it is not limited */
+	u64 admitted; /* Q/P of its reservations, likewise */
+	u64 since;    /* until when it has been paid */
+	s64 has;      /* ns; below 0: owes */
+	s64 left;     /* what its reservations have not used of late, ns; below 0: used ahead */
+	u64 bill;     /* what is being paid, ns */
+	u32 id;
+	u32 count; /* of the first: no account has a greater number */
 };
 
 /* What a CPU does, as far as the best-effort share is concerned. */
@@ -211,6 +233,7 @@ struct ob {
 	struct ob_tree
 	    laxity; /* EDZL: servers of which no thread runs, by the end of their laxity */
 	struct ob_tree windows; /* EDF-WMR: servers with a job, by the end of their window */
+	struct ob_tree demoted; /* best effort's equals, by when they are looked at */
 	u64 share_ready;        /* CPUs that owe best-effort work a quantum */
 	u64 share_quantum;      /* ns served at a time; 0: no share is guaranteed */
 	u64 share_period;       /* a CPU owes one quantum in so long, ns */
@@ -226,6 +249,7 @@ struct ob {
 	u64 lost;
 	struct ob_cpu cpu[OB_MAX_CPUS];
 	struct ob_domain domain[OB_MAX_DOMAINS];
+	struct ob_account account[OB_MAX_ACCOUNTS];
 };
 
 typedef struct ob OB_ARENA *ob_p;
@@ -233,9 +257,12 @@ typedef struct ob_task OB_ARENA *ob_task_p;
 typedef struct ob_server OB_ARENA *ob_server_p;
 typedef struct ob_domain OB_ARENA *ob_domain_p;
 typedef struct ob_cpu OB_ARENA *ob_cpu_p;
+typedef struct ob_account OB_ARENA *ob_account_p;
 
 /* The server whose `lax` is at n: the second of two nodes at its beginning. */
 #define OB_SERVER_OF_LAX(n) ((ob_server_p)((n) - 1))
+/* Likewise of its `due`: the fourth. */
+#define OB_SERVER_OF_DUE(n) ((ob_server_p)((n) - 3))
 
 OB_INLINE ob_cpu_p ob_cpu(ob_p ob, u32 cpu)
 {

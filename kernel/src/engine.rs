@@ -25,11 +25,11 @@ pub trait Engine {
     /// # Errors
     /// The scheduler does not answer.
     fn release(&mut self, id: u32) -> Result<bool>;
-    /// Serves a reservation elsewhere.
+    /// Serves a reservation elsewhere, and has its account, if that is limited, paid `rate` from now on.
     ///
     /// # Errors
     /// The scheduler does not answer.
-    fn place(&mut self, id: u32, place: &Place) -> Result<()>;
+    fn place(&mut self, id: u32, place: &Place, rate: u64) -> Result<()>;
     /// State and counters of a reservation.
     fn server(&self, id: u32) -> Option<ob_server>;
     /// Threads that belong to a reservation.
@@ -54,8 +54,8 @@ impl Engine for Scheduler<'_> {
         Scheduler::release(self, id)
     }
 
-    fn place(&mut self, id: u32, place: &Place) -> Result<()> {
-        Scheduler::place(self, id, place)
+    fn place(&mut self, id: u32, place: &Place, rate: u64) -> Result<()> {
+        Scheduler::place(self, id, place, rate)
     }
 
     fn server(&self, id: u32) -> Option<ob_server> {

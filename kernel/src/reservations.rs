@@ -17,6 +17,7 @@ use crate::scheduler::{Place, Reservation};
 use crate::settings::Settings;
 use crate::system::{Above, Facts, System, Watch};
 
+mod accounts;
 mod changes;
 mod ends;
 mod needs;
@@ -87,6 +88,8 @@ pub struct Book<E, S> {
     settings: Settings,
     admission: Admission,
     held: BTreeMap<u32, Held>,
+    /// Users by their accounts, from 1 on.
+    accounts: Vec<u32>,
     granted: u64,
     refused: u64,
     online: u64,
@@ -106,6 +109,7 @@ impl<E: Engine, S: System> Book<E, S> {
             settings,
             admission,
             held: BTreeMap::new(),
+            accounts: Vec::new(),
             granted: 0,
             refused: 0,
             online,
@@ -332,8 +336,7 @@ impl<E: Engine, S: System> Book<E, S> {
         // What has ended counts until its last words are fetched: it has a place, too.
         let mine = || self.held.values().filter(|h| h.record.uid == peer.uid);
         let live = mine().filter(|h| h.state == State::Live);
-        let total =
-            self.settings.user_share * u64::from((self.settings.usable & self.online).count_ones());
+        let total = self.user_total();
         let held: Vec<(u32, &Demand)> = live.map(|h| (h.record.id, &h.demand)).collect();
         let ended = mine().count() - held.len();
         limits::user(total, &held, ended, demand, |smaller| self.admission.test(smaller))
@@ -356,6 +359,7 @@ impl<E: Engine, S: System> Book<E, S> {
             kind: self.settings.kind(),
             order: self.settings.core_order(),
             marks: r.marks,
+            account: self.account(peer.uid)?,
         };
         let failed =
             |e: anyhow::Error| Problem(format!("{e:#}"), "release a reservation first".into());

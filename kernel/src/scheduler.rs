@@ -74,6 +74,17 @@ pub struct Reservation {
     pub order: u32,
     /// The program marks its jobs.
     pub marks: bool,
+    /// Whose account it counts on.
+    pub account: Limit,
+}
+
+/// What a user's reservations may take ahead of best-effort work, all together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limit {
+    /// The user's account, below `OB_MAX_ACCOUNTS`; 0 is root's.
+    pub account: u32,
+    /// 2^-20 CPUs; 0: as much as they get.
+    pub rate: u64,
 }
 
 impl<'a> Scheduler<'a> {
@@ -195,6 +206,8 @@ impl<'a> Scheduler<'a> {
             kind: r.kind,
             order: r.order,
             marks: r.marks.into(),
+            account: r.account.account,
+            rate: r.account.rate,
             id: 0,
         };
         self.arena.set_plan(r.place.plan());
@@ -219,12 +232,14 @@ impl<'a> Scheduler<'a> {
         }
     }
 
-    /// Moves reservation `id` to `cpus` of `domain`, or splits it anew.
+    /// Moves reservation `id` to `cpus` of `domain`, or splits it anew; its account's rate is `rate` from now on, which
+    /// changes nothing for those that are not limited.
     ///
     /// # Errors
     /// The kernel side does not answer.
-    pub fn place(&mut self, id: u32, place: &Place) -> Result<()> {
-        let mut arg = shell::shell_place { cpus: place.cpus, id: id as i32, domain: place.domain };
+    pub fn place(&mut self, id: u32, place: &Place, rate: u64) -> Result<()> {
+        let (cpus, domain) = (place.cpus, place.domain);
+        let mut arg = shell::shell_place { cpus, rate, id: id as i32, domain };
         self.arena.set_plan(place.plan());
         call(&mut self.skel.progs.place, &mut arg)
     }

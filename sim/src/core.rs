@@ -126,6 +126,14 @@ impl Core {
         }
     }
 
+    /// Reservation `i` counts on account `id`, below `OB_MAX_ACCOUNTS`: together its reservations may take `rate` ahead
+    /// of best effort, in 2^-20 CPUs; 0: as much as they get.
+    pub fn account(&mut self, i: usize, id: u32, rate: u64) {
+        let (ob, sv) = (self.ob(), &raw mut self.servers[i]);
+        // SAFETY: a server that is set up and has no job yet.
+        unsafe { ffi::onbeat_account(ob, sv, id, rate, 0) }
+    }
+
     /// Puts task `i`, asleep, under reservation number `server`, beside the threads it has.
     pub fn join(&mut self, i: usize, server: usize) {
         let (ob, task, sv) = (self.ob(), self.task(i), &raw mut self.servers[server]);

@@ -2,7 +2,7 @@
 //! The promise, tried on random admitted sets with hostile neighbours: who keeps to the budget is never late,
 //! whatever those do who do not. Neighbours are hogs, programs that overrun a little, that mark jobs which are
 //! none, that sleep to collect, and large reservations that leave nearly all of their budget; best-effort hogs fill
-//! the share.
+//! the share. Some belong to users whose accounts bound what they take ahead of best effort, to any rate.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -61,6 +61,9 @@ struct Set {
     cpus: u32,
     tasks: Vec<Task>,
     best_effort: usize,
+    /// Whose account a task counts on, and the rate of each, 2^-20 CPUs; the first's is 0.
+    users: Vec<u32>,
+    rates: Vec<u64>,
     until: u64,
 }
 
@@ -91,7 +94,12 @@ fn set(seed: u64, equal: bool) -> Set {
             tasks.push(task(&mut random, home, budget, period, until));
         }
     }
-    Set { cpus, tasks, best_effort: random.between(0, 4) as usize, until: until * 2 }
+    let best_effort = random.between(0, 4) as usize;
+    let count = random.between(0, 3);
+    let most = u64::from(cpus) << ffi::OB_SHARE_BITS;
+    let rates: Vec<u64> = (0..=count).map(|i| random.between(1, most) * u64::from(i > 0)).collect();
+    let users = tasks.iter().map(|_| random.between(0, count) as u32).collect();
+    Set { cpus, tasks, best_effort, users, rates, until: until * 2 }
 }
 
 fn task(random: &mut Random, home: u32, budget: u64, period: u64, until: u64) -> Task {
@@ -163,6 +171,7 @@ fn worst(set: &Set, policy: &CorePolicy) -> u64 {
             split: None,
         };
         core.reserve(i, &reservation);
+        core.account(i, set.users[i], set.rates[set.users[i] as usize]);
         loads.push(task.load.clone());
     }
     for i in 0..set.best_effort {

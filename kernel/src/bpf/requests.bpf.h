@@ -31,7 +31,8 @@ int reserve(struct shell_reserve *arg)
 	u32 i, id = OB_MAX_DOMAINS;
 	u64 domain = arg->domain, cpus = arg->cpus, budget = arg->budget, period = arg->period;
 	u64 deadline = arg->deadline;
-	u32 kind = arg->kind, order = arg->order, marks = arg->marks;
+	u32 kind = arg->kind, order = arg->order, marks = arg->marks, account = arg->account;
+	u64 rate = arg->rate, now = bpf_ktime_get_ns();
 
 	USE_ARENA();
 	arg->id = -ENOSPC;
@@ -76,6 +77,7 @@ int reserve(struct shell_reserve *arg)
 			sv->leg = 0;
 			sv->cycle = 0;
 			split(sv);
+			ob_account_join(&shell->ob, sv, account, rate, now);
 			ob_server_admit(&shell->ob, sv);
 			sv->jobs = 0;
 			sv->misses = 0;
@@ -95,7 +97,7 @@ int reserve(struct shell_reserve *arg)
 			id = i;
 		}
 		UNLOCK(fx);
-		effects_apply(&fx, bpf_ktime_get_ns());
+		effects_apply(&fx, now);
 		if (i < shell->nr_servers)
 			arg->id = id;
 	}
@@ -151,13 +153,14 @@ SEC("syscall")
 int place(struct shell_place *arg)
 {
 	s32 id = arg->id;
-	u64 cpus = arg->cpus, domain = arg->domain, now = bpf_ktime_get_ns();
+	u64 cpus = arg->cpus, domain = arg->domain, rate = arg->rate, now = bpf_ktime_get_ns();
 
 	USE_ARENA();
 	if (id < 0 || id >= shell->nr_servers)
 		return -EINVAL;
 	LOCKED(fx)
 	{
+		ob_account_set(&shell->servers[id], rate, now);
 		ob_server_place(&shell->ob, &shell->servers[id], domain, cpus, now);
 		split(&shell->servers[id]);
 		if (shell->servers[id].legs)
@@ -190,6 +193,7 @@ int release(struct shell_release *arg)
 			/* Sleeping does not end the job of a program that marks its jobs. */
 			if (sv->active)
 				ob_server_end(&shell->ob, sv, now);
+			ob_account_part(sv, now);
 			ob_server_dismiss(&shell->ob, sv);
 			sv->used = 0;
 			result = 0;

@@ -44,6 +44,8 @@ struct shell_reserve {
 	u64 period;
 	u64 deadline;
 	u64 cpus;
+	u64 rate; /* of the account it counts on, 2^-20 CPUs; 0: not limited */
+	u32 account;
 	u32 domain;
 	u32 kind;  /* enum ob_kind */
 	u32 order; /* enum ob_order */
@@ -61,6 +63,7 @@ struct shell_assign {
 /* Arguments of the `place` program: reservation `id` moves to `cpus` of `domain`, or is split. */
 struct shell_place {
 	u64 cpus;
+	u64 rate; /* of its account from now on */
 	s32 id;
 	u32 domain;
 };

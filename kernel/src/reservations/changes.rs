@@ -60,6 +60,7 @@ impl<E: Engine, S: System> Book<E, S> {
     /// stays in its domain if it can. With `all`, the core is told of those that stay, too: their
     /// threads may find other CPUs on line.
     fn rebook(&mut self, all: bool) {
+        let rate = self.rate();
         let mut admission = Admission::new(self.settings.machine(self.online, &self.above));
         let live = self.held.values().filter(|h| h.state == State::Live);
         let mut live: Vec<(u64, u32)> = live.map(|h| (h.order, h.record.id)).collect();
@@ -74,7 +75,7 @@ impl<E: Engine, S: System> Book<E, S> {
                 Err(_) => self.refuge(held),
             };
             if (all || place != held.place)
-                && let Err(e) = self.engine.place(id, &place)
+                && let Err(e) = self.engine.place(id, &place, rate)
             {
                 self.note(None, format!("reservation {id} cannot be moved: {e:#}"));
             }

@@ -118,10 +118,13 @@ impl Engine for Fake {
         Ok(empty)
     }
 
-    fn place(&mut self, id: u32, place: &Place) -> anyhow::Result<()> {
+    fn place(&mut self, id: u32, place: &Place, rate: u64) -> anyhow::Result<()> {
         let mut world = self.0.borrow_mut();
         let server = &mut world.servers.get_mut(&id).expect("a reservation that exists").0;
         server.place = place.clone();
+        if server.account.rate > 0 {
+            server.account.rate = rate;
+        }
         Ok(())
     }
 

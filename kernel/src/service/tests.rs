@@ -27,7 +27,7 @@ impl Engine for Empty {
     fn release(&mut self, _: u32) -> Result<bool> {
         Ok(true)
     }
-    fn place(&mut self, _: u32, _: &Place) -> Result<()> {
+    fn place(&mut self, _: u32, _: &Place, _: u64) -> Result<()> {
         Ok(())
     }
     fn server(&self, _: u32) -> Option<ob_server> {

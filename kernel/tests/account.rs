@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! What an ordinary user's reservations can take from others. Needs QEMU and a fetched kernel (`make setup`).
+
+mod guest;
+
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Child, Command};
+use std::sync::OnceLock;
+use std::time::{Duration, Instant};
+
+use guest::{
+    Facts, burn, child, fact, finish, kill, part, scheduler, signal, soon, spin, start, state,
+};
+use onbeat_client::{Params, Service};
+use onbeat_lab::Flavour;
+use onbeat_model::protocol::{Request, Reservation, Response};
+
+const US: u64 = 1_000;
+const MS: u64 = 1_000_000;
+const SECOND: u64 = 1_000 * MS;
+/// An ordinary user.
+const USER: u32 = 1000;
+/// The user's reservations: budgets and periods, ns.
+const WANTED: &str = "ONBEAT_TEST_WANTED";
+
+fn facts() -> &'static Facts {
+    static FACTS: OnceLock<Result<Facts, String>> = OnceLock::new();
+    let program = Path::new(env!("CARGO_BIN_EXE_scx_onbeat"));
+    let facts = FACTS.get_or_init(|| {
+        let facts = guest::facts(Flavour::Plain, 2, &[program]);
+        println!("{facts:?}");
+        facts
+    });
+    facts.as_ref().unwrap_or_else(|e| panic!("{e}"))
+}
+
+/// CPUs, one figure for each second.
+fn figures(name: &str) -> Vec<f64> {
+    let value = facts().get(name).unwrap_or_else(|| panic!("the guest did not say {name}"));
+    value.split(' ').map(|v| v.parse().unwrap_or_else(|_| panic!("{name}: {value}"))).collect()
+}
+
+// --max-share 50 % of two CPUs is one. The user's two reservations and root's two hogs share the other.
+
+#[test]
+fn a_user_s_reservations_that_spin_take_the_user_s_share_and_a_fair_part_of_the_rest() {
+    for had in figures("tiny-hogs") {
+        assert!(had >= 0.46, "best effort had {had} of two CPUs in a second");
+    }
+    for had in figures("tiny-user") {
+        assert!((1.4..1.54).contains(&had), "the user had {had}");
+    }
+}
+
+#[test]
+fn a_huge_budget_beside_a_tiny_one_makes_nobody_late_and_takes_no_more_either() {
+    assert_eq!(facts()["huge-granted"], "2");
+    assert_eq!(facts()["huge-late"], "0", "owed jobs of root's");
+    assert!(facts()["huge-jobs"].parse::<u64>().unwrap() > 150);
+    // One CPU, half of the fifth that nobody has reserved, and what root leaves.
+    for had in figures("huge-user") {
+        assert!(had <= 1.0 + 0.1 + 0.06 + 0.03, "the user had {had}");
+    }
+}
+
+// In the guest.
+
+#[test]
+#[ignore = "the guest's side"]
+fn in_the_guest() {
+    let service = scheduler(&[]);
+    tiny();
+    huge();
+    signal(&service, libc::SIGTERM);
+    finish(service);
+}
+
+/// Reserves for children that spin, until it is killed.
+#[test]
+#[ignore = "the guest's user"]
+fn user() {
+    let wanted = std::env::var(WANTED).unwrap();
+    let wanted: Vec<u64> = wanted.split(' ').map(|n| n.parse().unwrap()).collect();
+    let mut service = Service::connect().unwrap();
+    for pair in wanted.chunks(2) {
+        let pid = child(|| burn());
+        let _ = service.reserve(pid as u32, "user", &Params::new(pair[0], pair[1]));
+    }
+    loop {
+        std::thread::sleep(Duration::from_secs(1));
+    }
+}
+
+/// The user's program, once its reservations are made; which they are.
+fn users(wanted: &[(u64, u64)]) -> (Child, Vec<Reservation>) {
+    let list: Vec<String> = wanted.iter().map(|(q, p)| format!("{q} {p}")).collect();
+    let mut command: Command = part("user");
+    let child = start(command.env(WANTED, list.join(" ")).uid(USER).gid(USER));
+    let mine = || held().into_iter().filter(|r| r.uid == USER).collect::<Vec<_>>();
+    soon(|| mine().len() == wanted.len());
+    (child, mine())
+}
+
+fn held() -> Vec<Reservation> {
+    match Service::connect().unwrap().ask(&Request::Status).unwrap() {
+        Response::Status { reservations, .. } => reservations,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// CPU time of processes so far, ns.
+fn consumed(pids: &[i32]) -> u64 {
+    let time = |pid: &i32| {
+        let text = std::fs::read_to_string(format!("/proc/{pid}/schedstat")).unwrap();
+        text.split(' ').next().unwrap().parse::<u64>().unwrap()
+    };
+    pids.iter().map(time).sum()
+}
+
+/// Says what groups of processes had in each of so many seconds, in CPUs.
+fn watch(seconds: usize, groups: &[(&str, Vec<i32>)]) {
+    let mut figures = vec![Vec::new(); groups.len()];
+    std::thread::sleep(Duration::from_millis(500));
+    for _ in 0..seconds {
+        let before: Vec<u64> = groups.iter().map(|g| consumed(&g.1)).collect();
+        let begin = Instant::now();
+        std::thread::sleep(Duration::from_secs(1));
+        let took = begin.elapsed().as_nanos() as f64;
+        for ((figures, group), before) in figures.iter_mut().zip(groups).zip(before) {
+            figures.push(format!("{:.3}", (consumed(&group.1) - before) as f64 / took));
+        }
+    }
+    groups.iter().zip(figures).for_each(|(group, figures)| fact(group.0, figures.join(" ")));
+}
+
+fn pids(reservations: &[Reservation]) -> Vec<i32> {
+    reservations.iter().map(|r| r.pid as i32).collect()
+}
+
+fn end(mut user: Child, theirs: &[i32]) {
+    for pid in theirs {
+        // SAFETY: they burn until they are killed.
+        assert_eq!(unsafe { libc::kill(*pid, libc::SIGKILL) }, 0);
+    }
+    user.kill().unwrap();
+    user.wait().unwrap();
+    assert!(soon(|| held().is_empty()));
+}
+
+fn tiny() {
+    let hogs: Vec<i32> = (0..2).map(|_| child(|| burn())).collect();
+    let (user, theirs) = users(&[(50 * US, 3600 * SECOND), (50 * US, 3600 * SECOND)]);
+    let theirs = pids(&theirs);
+    watch(3, &[("tiny-hogs", hogs.clone()), ("tiny-user", theirs.clone())]);
+    end(user, &theirs);
+    kill(&hogs);
+}
+
+fn huge() {
+    let hogs: Vec<i32> = (0..2).map(|_| child(|| burn())).collect();
+    let mut service = Service::connect().unwrap();
+    let roots: Vec<i32> = (0..2)
+        .map(|_| {
+            let begin = Instant::now();
+            let mut job = 0;
+            let pid = child(|| {
+                job += 1;
+                let next = Duration::from_millis(20 * job);
+                std::thread::sleep(next.saturating_sub(begin.elapsed()));
+                spin(Duration::from_micros(7_500));
+            });
+            service.reserve(pid as u32, "root", &Params::new(8 * MS, 20 * MS)).unwrap();
+            pid
+        })
+        .collect();
+    let (user, theirs) = users(&[(2840 * SECOND, 3600 * SECOND), (200 * US, MS)]);
+    fact("huge-granted", theirs.len());
+    let theirs = pids(&theirs);
+    watch(3, &[("huge-hogs", hogs.clone()), ("huge-user", theirs.clone())]);
+    let mine: Vec<Reservation> = held().into_iter().filter(|r| r.uid == 0).collect();
+    fact("huge-jobs", mine.iter().map(|r| r.jobs).sum::<u64>());
+    fact("huge-late", mine.iter().map(|r| r.owed_late).sum::<u64>());
+    kill(&roots);
+    end(user, &theirs);
+    kill(&hogs);
+    fact("state", state());
+}

@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! What a user's reservations may take ahead of best effort, overruns included; beyond that they are its equals.
+
+use onbeat_core::ffi;
+use onbeat_model::event::{Event, EventKind};
+use onbeat_model::policy::{CORE, CorePolicy, Order};
+use onbeat_model::taskset::Overheads;
+use onbeat_sim::{Core, Detail, Engine, Load, Reservation, SHARE_QUANTUM};
+
+const MS: u64 = 1_000_000;
+const SECOND: u64 = 1000 * MS;
+const HOUR: u64 = 3600 * SECOND;
+const CPUS: u32 = 2;
+
+/// One reservation: budget, period, work of each job, and whose it is.
+#[derive(Clone, Copy)]
+struct Task {
+    budget: u64,
+    period: u64,
+    work: u64,
+    user: u32,
+}
+
+/// Plays for `seconds`, with users bound to `share` thousandths of all CPUs, beside `hogs` of best effort.
+fn play(policy: &CorePolicy, share: u64, tasks: &[Task], hogs: usize, seconds: u64) -> Vec<Event> {
+    let queues = policy.order.domains(CPUS, 1);
+    let room = tasks.len() + hogs;
+    let mut core = Core::new(CPUS, queues, 50, SHARE_QUANTUM, room, 1 << 12);
+    let kind = onbeat_core::server_policies().iter().position(|n| *n == policy.server.name());
+    let mut loads = Vec::new();
+    for (i, task) in tasks.iter().enumerate() {
+        core.init_task(i, 3, 100);
+        let reservation = Reservation {
+            budget: task.budget,
+            period: task.period,
+            deadline: task.period,
+            cpus: 3,
+            domain: i as u32 % queues,
+            kind: kind.unwrap() as u32,
+            order: match policy.order {
+                Order::GlobalEdzl => ffi::OB_ORDER_EDZL,
+                _ => ffi::OB_ORDER_EDF,
+            },
+            marks: false,
+            split: None,
+        };
+        core.reserve(i, &reservation);
+        let all = u64::from(CPUS) << ffi::OB_SHARE_BITS;
+        core.account(i, task.user, if task.user > 0 { all * share / 1000 } else { 0 });
+        let jobs = (seconds * SECOND / task.period + 1) as usize;
+        loads.push(Load::Jobs {
+            first: 0,
+            period: task.period,
+            delays: Vec::new(),
+            deadline: task.period,
+            times: vec![task.work; jobs],
+            marks: false,
+        });
+    }
+    for i in 0..hogs {
+        core.init_task(tasks.len() + i, 3, 100);
+        loads.push(Load::Endless);
+    }
+    let mut engine = Engine::new(core, CPUS, loads, Overheads::default(), Detail::All);
+    engine.run(seconds * SECOND, seconds * SECOND);
+    engine.finish()
+}
+
+/// What the tasks that `of` names have had in each whole second, in CPUs.
+fn served(events: &[Event], seconds: u64, of: impl Fn(u32) -> bool) -> Vec<f64> {
+    let mut had = vec![0; seconds as usize];
+    let mut since = [None; CPUS as usize];
+    let mut book = |from: u64, to: u64| {
+        for (second, had) in (0..).zip(&mut had) {
+            let (begin, end) = (second * SECOND, (second + 1) * SECOND);
+            *had += to.min(end).saturating_sub(from.max(begin));
+        }
+    };
+    for event in events {
+        let begin = since.get_mut(event.cpu as usize);
+        match event.kind() {
+            Some(EventKind::Run) if of(event.task) => *begin.unwrap() = Some(event.time),
+            Some(EventKind::Stop) => {
+                if let Some(from) = begin.and_then(Option::take) {
+                    book(from, event.time);
+                }
+            }
+            _ => {}
+        }
+    }
+    since.iter().flatten().for_each(|from| book(*from, seconds * SECOND));
+    had.into_iter().map(|ns| ns as f64 / SECOND as f64).collect()
+}
+
+fn most(values: &[f64]) -> f64 {
+    values.iter().copied().fold(0.0, f64::max)
+}
+
+fn least(values: &[f64]) -> f64 {
+    values.iter().copied().fold(f64::INFINITY, f64::min)
+}
+
+fn soft() -> impl Iterator<Item = &'static CorePolicy> {
+    let orders = [Order::GlobalEdzl, Order::GlobalEdf, Order::PartitionedEdf];
+    let servers = ["cbs", "cbs-slack", "cbs-predict"];
+    CORE.iter().filter(move |p| orders.contains(&p.order) && servers.contains(&p.server.name()))
+}
+
+/// A tiny reservation that spins.
+const TINY: Task = Task { budget: 50_000, period: HOUR, work: HOUR, user: 1 };
+
+#[test]
+fn a_user_s_tiny_reservations_that_spin_take_the_user_s_share_and_a_fair_part_of_the_rest() {
+    for policy in soft() {
+        for (share, hogs) in [(500, 2), (500, 20), (100, 2), (250, 4)] {
+            let events = play(policy, share, &[TINY, TINY], hogs, 4);
+            let user = served(&events, 4, |task| task < 2);
+            let ahead = 2.0 * share as f64 / 1000.0;
+            let fair = (2.0 - ahead) * 2.0 / (2 + hogs) as f64;
+            let name = (policy.name, share, hogs);
+            assert!(most(&user) <= ahead + fair + 0.04, "{name:?}: {user:?}");
+            assert!(least(&user) >= (ahead + fair - 0.1).min(1.9) - 0.04, "{name:?}: {user:?}");
+        }
+    }
+}
