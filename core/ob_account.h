@@ -10,7 +10,8 @@
  * equal. It comes behind all reservations, and takes turns with best effort by virtual time, as one
  * thread of weight 100. The account fills meanwhile; with half of its depth, or as soon as the
  * server is not ahead any more, that ends. Budgets are never held back, save those whose deadline
- * is so far away that they would gather into an overrun of their own: there ahead means ahead of Q/P.
+ * is so far away that they would gather into an overrun of their own: there ahead means ahead of
+ * Q/P.
  */
 #ifndef OB_ACCOUNT_H
 #define OB_ACCOUNT_H
@@ -24,7 +25,8 @@
 #define OB_ACCOUNT_DEBT 1000000000ULL
 /* What reservations leave is there for overruns of others for so long, ns. */
 #define OB_ACCOUNT_LEFT 100000000ULL
-/* Deadlines further away than that are far: within it budgets go first, whatever the account, ns. */
+/* Deadlines further away than that are far: within it budgets go first, whatever the account, ns.
+ */
 #define OB_ACCOUNT_FAR 1000000000ULL
 /* There a server is as much ahead of Q/P at least when it is demoted: alarms can be late, ns. */
 #define OB_ACCOUNT_EARLY 5000000ULL
@@ -270,8 +272,8 @@ OB_INLINE u64 ob_account_next(ob_p ob, ob_cpu_p c, ob_server_p sv)
 /* Whether the demoted server on `c` makes room for best effort or another. */
 OB_INLINE int ob_account_turn_over(ob_p ob, ob_cpu_p c, ob_server_p sv, u64 now)
 {
-	return ob_account_equal(sv) && (!ob_account_turn(ob, c, sv) ||
-					ob_share_impatient(ob, OB_BIT(c->id), now));
+	return ob_account_equal(sv) &&
+	       (!ob_account_turn(ob, c, sv) || ob_share_impatient(ob, OB_BIT(c->id), now));
 }
 
 /* `sv`, described, counts on account `id`, which may take `rate` ahead of best effort in units of

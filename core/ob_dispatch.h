@@ -156,7 +156,8 @@ OB_FN u64 ob_pick(ob_p ob OB_ARG, u32 cpu, ob_task_p prev OB_ARG, u64 now)
 	if (c->server)
 		ob_budget_check(ob, c->server, now);
 	ob_share_account(ob, c, now);
-	if (prev && !(prev->cpus & bit))
+	/* Who is best effort for a turn has had it. */
+	if (prev && (!(prev->cpus & bit) || ob_thread_returns(ob, prev)))
 		prev = OB_NULL;
 	if (prev && prev->server && !ob_server_rests(prev->server) &&
 	    (ob_thread_cpus(prev->server, prev) & bit))
@@ -352,8 +353,7 @@ OB_FN void ob_tick(ob_p ob OB_ARG, u32 cpu, u64 now)
 		ob_turn_over(ob, c, sv, now);
 		ob_key_check(ob, c, sv, now);
 	}
-	if (sv ? ob_share_relieves(ob, sv, OB_BIT(cpu), now) ||
-		     ob_account_turn_over(ob, c, sv, now)
+	if (sv ? ob_share_relieves(ob, sv, OB_BIT(cpu), now) || ob_account_turn_over(ob, c, sv, now)
 	       : ob_share_turn_over(ob, c, now) || ob_share_overtaken(ob, c, now))
 		ob->kick |= OB_BIT(cpu);
 	ob_share_tick(ob, c, now);
@@ -446,6 +446,10 @@ OB_FN void ob_alarm(ob_p ob OB_ARG, u64 now)
 		if (!sv)
 			break;
 		ob_tree_remove(&ob->throttled, &sv->node);
+		if (sv->throttled > now) {
+			ob_server_relieve(ob, sv, now);
+			continue;
+		}
 		sv->throttled = 0;
 		ob_policy_replenished(ob, sv, now);
 		ob_server_requeue(ob, sv);

@@ -359,16 +359,23 @@ OB_INLINE void ob_server_restore(ob_p ob, ob_server_p sv, u64 now)
 	ob_emit(ob, now, OB_KC(OB_EV_RESTORE, OB_NONE), OB_TS(OB_NONE, sv->id), (u64)sv->e, sv->s);
 }
 
+/* Links a throttled `sv` until its time, or until those who wait have waited for `patience`. */
+OB_INLINE void ob_server_rest(ob_p ob, ob_server_p sv, u64 now, u64 patience)
+{
+	sv->node.key = ob_min(sv->throttled, now + patience);
+	sv->node.mask = 0;
+	sv->node.over = 0;
+	ob_tree_insert(&ob->throttled, &sv->node);
+	ob->alarm_at = ob_min(ob->alarm_at, sv->node.key);
+}
+
 /* Takes `sv` out of the queue until time `until`; ob_alarm brings it back. */
 OB_INLINE void ob_server_throttle(ob_p ob, ob_server_p sv, u64 now, u64 until)
 {
 	ob_tree_remove(&sv->domain->active, &sv->node);
 	sv->throttled = ob_max(until, 1);
-	sv->node.key = until;
-	sv->node.mask = 0;
-	sv->node.over = 0;
-	ob_tree_insert(&ob->throttled, &sv->node);
-	ob->alarm_at = ob_min(ob->alarm_at, until);
+	sv->relief = 0;
+	ob_server_rest(ob, sv, now, OB_PATIENCE);
 	ob_emit(ob, now, OB_KC(OB_EV_THROTTLE, OB_NONE), OB_TS(OB_NONE, sv->id), 0, until);
 }
 

@@ -236,6 +236,12 @@ OB_INLINE int ob_thread_shut_out(ob_p ob, ob_server_p sv, ob_task_p t)
 	return !sv->legs && !(sv->cpus & cpus);
 }
 
+/* Whether `t` is best effort and has a reservation to go back to. */
+OB_INLINE int ob_thread_returns(ob_p ob, ob_task_p t)
+{
+	return !t->server && t->home && !ob_thread_shut_out(ob, t->home, t);
+}
+
 /*
  * A thread that its affinity, or a CPU's going, shuts out of its reservation's CPUs is best effort
  * until it may return: elsewhere the reservation was not admitted, and it must run somewhere.
@@ -247,6 +253,10 @@ OB_FN void ob_settle(ob_p ob OB_ARG, ob_task_p t OB_ARG, u64 now)
 
 	if (!sv)
 		return;
+	if (t->relieved) {
+		t->relieved = 0;
+		return;
+	}
 	if (!t->server && sv->used == 2) {
 		ob_attach(ob, t, OB_NULL, now);
 		return;
@@ -256,6 +266,8 @@ OB_FN void ob_settle(ob_p ob OB_ARG, ob_task_p t OB_ARG, u64 now)
 		return;
 	ob_move(ob, t, out ? OB_NULL : sv, now);
 	t->home = out ? sv : OB_NULL;
+	/* Behind its siblings. */
+	t->turn = OB_ROTATE;
 }
 
 /*
@@ -330,6 +342,35 @@ OB_FN void ob_server_expel(ob_p ob OB_ARG, ob_server_p sv OB_ARG, u64 now)
 		ob_thread_unlink(sv, t);
 		ob_ready(ob, t, now);
 	}
+}
+
+/* Threads that are relieved at once, and when the next are, ns. */
+#define OB_RELIEF_MOST 64
+#define OB_RELIEF_EVERY 10000000ULL
+
+/* A hard server has rested for long, and its threads take turns over many periods: each but the
+ * last, whose turn was the latest, has one as best effort. */
+OB_FN void ob_server_relieve(ob_p ob OB_ARG, ob_server_p sv OB_ARG, u64 now)
+{
+	ob_task_p t;
+	u32 i;
+
+	if (!sv->relief)
+		sv->relief = sv->waiting;
+	for (i = OB_ZERO; i < OB_RELIEF_MOST && sv->relief > 1 && sv->waiting > 1 && OB_LOOP; i++) {
+		t = sv->head;
+		if (!t)
+			break;
+		sv->relief--;
+		ob_thread_unlink(sv, t);
+		ob_move(ob, t, OB_NULL, now);
+		t->home = sv;
+		t->relieved = 1;
+		ob_ready(ob, t, now);
+	}
+	if (sv->relief <= 1 || sv->waiting <= 1)
+		sv->relief = 0;
+	ob_server_rest(ob, sv, now, sv->relief ? OB_RELIEF_EVERY : OB_PATIENCE);
 }
 
 /* The program says that the job of t's server is complete; the next begins at once, unless it

@@ -23,7 +23,7 @@
 /* Keys of what a CPU runs. Reservations have keys between these. */
 #define OB_KEY_SHARE 0ULL /* best-effort work in its guaranteed share: nothing goes before it */
 #define OB_KEY_URGENT 1ULL
-#define OB_KEY_SOON 2ULL /* urgent in a moment */
+#define OB_KEY_SOON 2ULL          /* urgent in a moment */
 #define OB_KEY_EQUAL (1ULL << 63) /* and above, best effort's equals: by virtual time */
 #define OB_KEY_BE (~0ULL - 1)
 #define OB_KEY_IDLE (~0ULL)
@@ -62,9 +62,10 @@ struct ob_task {
 	u8 awake;   /* between waking and sleeping */
 	u8 waiting; /* queued: in a server's list or in the best-effort tree */
 	u8 running;
-	u8 picked; /* taken from its queue, not yet running */
-	u8 kernel; /* one of the kernel's own threads */
-	u8 told;   /* a thread has woken it, not an interrupt */
+	u8 picked;   /* taken from its queue, not yet running */
+	u8 kernel;   /* one of the kernel's own threads */
+	u8 relieved; /* it is best effort for a turn, though its reservation would serve it */
+	u8 told;     /* a thread has woken it, not an interrupt */
 };
 
 /* Where a split reservation has which part of its budget (ob_window.h). */
@@ -104,6 +105,7 @@ struct ob_server {
 	u32 awake;   /* threads between waking and sleeping */
 	u32 running;
 	u32 waiting;
+	u32 relief; /* while it is throttled: threads still to be relieved in this round */
 	u32 pinned; /* waiting threads whose affinity is narrower than cpus */
 	u8 has_saved;
 	u8 marks; /* the program marks its jobs: sleeping does not end one */
@@ -130,7 +132,7 @@ struct ob_server {
 	struct ob_account OB_ARENA *account; /* null: nobody keeps one */
 	u64 rate;                            /* Q/P in 2^-OB_SHARE_BITS */
 	u64 vtime;                           /* of a demoted one, as a best-effort thread's */
-	s64 lag; /* behind best effort when it was demoted last, ns */
+	s64 lag;                             /* behind best effort when it was demoted last, ns */
 	/* Counters since the reservation was made. */
 	u64 jobs;
 	u64 misses;

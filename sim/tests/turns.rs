@@ -109,13 +109,15 @@ fn play(mut core: Core, parts: &[Part], end: u64) -> Vec<Got> {
         } else if runs != NOBODY && core.cpu(0).server.is_null() {
             // As the kernel does at the end of a slice.
             let next = core.pick(0, runs, now);
-            if next != runs && next != NOBODY {
+            if next != runs {
                 core.stop(0, ffi::OB_STOP_PREEMPTED, now);
                 core.ready(runs, now);
                 since[runs] = now;
-                core.run(0, next, now);
-                got[next].waited = got[next].waited.max(now - since[next]);
-                since[next] = EVER;
+                if next != NOBODY {
+                    core.run(0, next, now);
+                    got[next].waited = got[next].waited.max(now - since[next]);
+                    since[next] = EVER;
+                }
                 runs = next;
             }
         }
@@ -149,6 +151,25 @@ fn siblings_share_evenly_though_each_is_interrupted_before_its_turn_is_over() {
         let least = got[..3].iter().map(|g| g.had).min().unwrap();
         assert!(most - least <= 8 * MS, "kind {kind}: {got:?}");
         assert!(least > 200 * MS, "kind {kind}: {got:?}");
+    }
+}
+
+#[test]
+fn threads_of_a_hard_reservation_that_rests_for_long_run_within_seconds_and_little_beyond_its_budget() {
+    for siblings in [2, 3, 70, 1000] {
+        for hogs in [0, 3] {
+            let mut core = core(siblings + hogs, 50);
+            let tiny = reservation(8_000 * MS, 50 * US, kind("cbs-hard"), ffi::OB_ORDER_EDF);
+            core.reserve(0, &tiny);
+            (1..siblings).for_each(|i| core.join(i, 0));
+            let got = play(core, &vec![endless(0); siblings + hogs], 60_000 * MS);
+            let longest = got[..siblings].iter().map(|g| g.waited).max().unwrap();
+            assert!(longest <= 9_500 * MS, "{siblings} beside {hogs}: {longest}");
+            // A slice of best effort every 3 s, and the budgets.
+            let total: u64 = got[..siblings].iter().map(|g| g.had).sum();
+            let most = siblings as u64 * 21 * 4 * MS + 8 * 50 * US;
+            assert!(total <= most, "{siblings} beside {hogs}: {total}");
+        }
     }
 }
 
