@@ -117,6 +117,7 @@ impl Family {
                 stagger: 0,
                 affinity: None,
                 marks: false,
+                user: None,
                 work: Work::Trace {
                     path: format!("{name}-{}.csv", plan.name).into(),
                     start,
@@ -131,6 +132,7 @@ impl Family {
             seed,
             policies,
             best_effort_share: Fraction::new(1, 20),
+            max_share: None,
             clusters: 2,
             kernel: Kernel::Plain,
             overheads: Overheads::default(),

@@ -258,6 +258,7 @@ fn place(set: &TaskSet) -> Result<PathBuf> {
         title: String::new(),
         policies: Vec::new(),
         clusters: 1,
+        max_share: None,
         kernel: Default::default(),
         overheads: Overheads::default(),
         ..set.clone()

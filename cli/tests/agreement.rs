@@ -103,6 +103,7 @@ fn entry(k: u32, period: u64, budget: u64, offset: u64, overrun: u64) -> TaskEnt
         stagger: 0,
         affinity: None,
         marks: false,
+        user: None,
         work: Work::Uniform(budget * 40 / 100, budget * overrun / 100),
     }
 }
@@ -126,6 +127,7 @@ fn finished(
         seed,
         policies: vec![policy.name.parse().unwrap()],
         best_effort_share: Fraction::new(1, 20),
+        max_share: None,
         clusters: if cpus.is_multiple_of(2) { 2 } else { 1 },
         kernel: Kernel::Plain,
         overheads: overheads(cpus),

@@ -23,6 +23,10 @@ const SECOND: u64 = 1_000 * MS;
 const USER: u32 = 1000;
 /// The user's reservations: budgets and periods, ns.
 const WANTED: &str = "ONBEAT_TEST_WANTED";
+/// How many threads each of the user's processes has.
+const THREADS: &str = "ONBEAT_TEST_THREADS";
+/// The kernel throws out a scheduler that keeps a thread waiting for 10 s, and looks every 5 s.
+const REST: Duration = Duration::from_secs(20);
 
 fn facts() -> &'static Facts {
     static FACTS: OnceLock<Result<Facts, String>> = OnceLock::new();
@@ -64,16 +68,25 @@ fn a_huge_budget_beside_a_tiny_one_makes_nobody_late_and_takes_no_more_either() 
     }
 }
 
+#[test]
+fn threads_of_a_hard_reservation_that_rests_for_long_do_not_wake_the_watchdog() {
+    assert_eq!(facts()["rest-granted"], "1");
+    assert_eq!(facts()["rest-state"], "enabled", "after {} s", facts()["rest-lasted"]);
+}
+
 // In the guest.
 
 #[test]
 #[ignore = "the guest's side"]
 fn in_the_guest() {
+    let begin = Instant::now();
     let service = scheduler(&[]);
+    fact("loaded", begin.elapsed().as_secs_f32());
     tiny();
     huge();
     signal(&service, libc::SIGTERM);
     finish(service);
+    rest();
 }
 
 /// Reserves for children that spin, until it is killed.
@@ -81,10 +94,16 @@ fn in_the_guest() {
 #[ignore = "the guest's user"]
 fn user() {
     let wanted = std::env::var(WANTED).unwrap();
+    let threads: usize = std::env::var(THREADS).map_or(1, |n| n.parse().unwrap());
     let wanted: Vec<u64> = wanted.split(' ').map(|n| n.parse().unwrap()).collect();
     let mut service = Service::connect().unwrap();
     for pair in wanted.chunks(2) {
-        let pid = child(|| burn());
+        let pid = child(|| {
+            for _ in 1..threads {
+                std::thread::spawn(|| burn());
+            }
+            burn()
+        });
         let _ = service.reserve(pid as u32, "user", &Params::new(pair[0], pair[1]));
     }
     loop {
@@ -93,10 +112,11 @@ fn user() {
 }
 
 /// The user's program, once its reservations are made; which they are.
-fn users(wanted: &[(u64, u64)]) -> (Child, Vec<Reservation>) {
+fn users(wanted: &[(u64, u64)], threads: usize) -> (Child, Vec<Reservation>) {
     let list: Vec<String> = wanted.iter().map(|(q, p)| format!("{q} {p}")).collect();
     let mut command: Command = part("user");
-    let child = start(command.env(WANTED, list.join(" ")).uid(USER).gid(USER));
+    command.env(WANTED, list.join(" ")).env(THREADS, threads.to_string());
+    let child = start(command.uid(USER).gid(USER));
     let mine = || held().into_iter().filter(|r| r.uid == USER).collect::<Vec<_>>();
     soon(|| mine().len() == wanted.len());
     (child, mine())
@@ -150,7 +170,7 @@ fn end(mut user: Child, theirs: &[i32]) {
 
 fn tiny() {
     let hogs: Vec<i32> = (0..2).map(|_| child(|| burn())).collect();
-    let (user, theirs) = users(&[(50 * US, 3600 * SECOND), (50 * US, 3600 * SECOND)]);
+    let (user, theirs) = users(&[(50 * US, 3600 * SECOND), (50 * US, 3600 * SECOND)], 1);
     let theirs = pids(&theirs);
     watch(3, &[("tiny-hogs", hogs.clone()), ("tiny-user", theirs.clone())]);
     end(user, &theirs);
@@ -174,7 +194,7 @@ fn huge() {
             pid
         })
         .collect();
-    let (user, theirs) = users(&[(2840 * SECOND, 3600 * SECOND), (200 * US, MS)]);
+    let (user, theirs) = users(&[(2840 * SECOND, 3600 * SECOND), (200 * US, MS)], 1);
     fact("huge-granted", theirs.len());
     let theirs = pids(&theirs);
     watch(3, &[("huge-hogs", hogs.clone()), ("huge-user", theirs.clone())]);
@@ -184,5 +204,25 @@ fn huge() {
     kill(&roots);
     end(user, &theirs);
     kill(&hogs);
-    fact("state", state());
+}
+
+fn rest() {
+    let service = scheduler(&["--policy", "p-edf+cbs-hard"]);
+    let (user, theirs) = users(&[(50 * US, 8 * SECOND)], 3);
+    fact("rest-granted", theirs.len());
+    let begin = Instant::now();
+    while begin.elapsed() < REST && state() == "enabled" {
+        std::thread::sleep(Duration::from_millis(500));
+    }
+    fact("rest-lasted", begin.elapsed().as_secs());
+    fact("rest-state", state());
+    // Threads end on their budget, too: not before the scheduler does.
+    if state() == "enabled" {
+        signal(&service, libc::SIGTERM);
+    }
+    finish(service);
+    pids(&theirs).into_iter().chain([user.id() as i32]).for_each(|pid| {
+        // SAFETY: they run until they are killed.
+        assert_eq!(unsafe { libc::kill(pid, libc::SIGKILL) }, 0);
+    });
 }

@@ -194,6 +194,10 @@ fn engine(
     let mut infos = Vec::new();
     let mut loads = Vec::new();
     let mut placing = Placing::new(set, policy.order, domains, share_least);
+    let users = set.limited_users();
+    let rate = set
+        .max_share
+        .map(|share| (share * (u64::from(set.cpus) << ffi::OB_SHARE_BITS)).to_integer().max(1));
     for (i, c) in copies.iter().enumerate() {
         let spec = c.spec;
         let times = execution_times(set, c).ok_or_else(|| SimError::RealProgram(c.name()))?;
@@ -223,6 +227,10 @@ fn engine(
                     split,
                 },
             );
+            if let Some(rate) = rate {
+                let of = users.iter().position(|user| *user == spec.user.as_deref());
+                core.account(i, of.map_or(0, |of| of as u32 + 1), of.map_or(0, |_| rate));
+            }
         }
         infos.push(TaskInfo {
             name: c.name(),

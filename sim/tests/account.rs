@@ -4,8 +4,8 @@
 use onbeat_core::ffi;
 use onbeat_model::event::{Event, EventKind};
 use onbeat_model::policy::{CORE, CorePolicy, Order};
-use onbeat_model::taskset::Overheads;
-use onbeat_sim::{Core, Detail, Engine, Load, Reservation, SHARE_QUANTUM};
+use onbeat_model::taskset::{Overheads, TaskSet};
+use onbeat_sim::{Core, Detail, Engine, Load, Reservation, SHARE_QUANTUM, simulate};
 
 const MS: u64 = 1_000_000;
 const SECOND: u64 = 1000 * MS;
@@ -121,5 +121,81 @@ fn a_user_s_tiny_reservations_that_spin_take_the_user_s_share_and_a_fair_part_of
             assert!(most(&user) <= ahead + fair + 0.04, "{name:?}: {user:?}");
             assert!(least(&user) >= (ahead + fair - 0.1).min(1.9) - 0.04, "{name:?}: {user:?}");
         }
+    }
+}
+
+#[test]
+fn where_nobody_of_best_effort_waits_an_overrun_has_all_cpus() {
+    for policy in soft() {
+        let user = served(&play(policy, 100, &[TINY, TINY], 0, 2), 2, |_| true);
+        assert!(least(&user) > 1.99, "{}: {user:?}", policy.name);
+    }
+}
+
+#[test]
+fn what_other_users_reservations_leave_is_taken_beside_the_user_s_share() {
+    // 0.78 CPUs are left of root's; the rest is 0.7.
+    let root = Task { budget: 40 * MS, period: 100 * MS, work: MS, user: 0 };
+    let other = Task { user: 2, ..root };
+    for policy in soft() {
+        for donors in [[root, root], [root, other]] {
+            let tasks = [TINY, TINY, donors[0], donors[1]];
+            let user = served(&play(policy, 250, &tasks, 2, 4), 4, |task| task < 2);
+            let expected = 0.5 + 0.78 + 0.7 / 2.0;
+            assert!(most(&user) <= expected + 0.04, "{}: {user:?}", policy.name);
+            assert!(least(&user[1..]) >= expected - 0.14, "{}: {user:?}", policy.name);
+        }
+    }
+}
+
+#[test]
+fn what_the_user_s_own_reservations_leave_is_not() {
+    let idle = Task { budget: 40 * MS, period: 100 * MS, work: MS, user: 1 };
+    for policy in soft() {
+        let events = play(policy, 500, &[TINY, TINY, idle, idle], 2, 4);
+        let user = served(&events, 4, |task| task < 4);
+        assert!(most(&user) <= 1.0 + 0.5 + 0.04, "{}: {user:?}", policy.name);
+    }
+}
+
+#[test]
+fn a_huge_budget_beside_a_tiny_one_takes_no_more_in_any_second() {
+    let huge = Task { budget: 2840 * SECOND, period: HOUR, work: HOUR, user: 1 };
+    let tiny = Task { budget: 200_000, period: MS, work: HOUR, user: 1 };
+    let root = Task { budget: 8 * MS, period: 20 * MS, work: 8 * MS, user: 0 };
+    for policy in soft() {
+        let events = play(policy, 500, &[huge, tiny, root, root], 2, 4);
+        let user = served(&events, 4, |task| task < 2);
+        // A fifth is nobody's; two hogs want it, too.
+        assert!(most(&user) <= 1.0 + 0.1 + 0.04, "{}: {user:?}", policy.name);
+        let root = served(&events, 4, |task| task == 2 || task == 3);
+        assert!(least(&root) >= 0.799, "{}: {root:?}", policy.name);
+    }
+}
+
+#[test]
+fn users_of_a_task_set_are_limited_each_and_root_is_not() {
+    let file = |max_share: &str, user: &str| {
+        let task = |name| {
+            format!(
+                "[[task]]\nname = \"{name}\"\nbudget = \"50us\"\nperiod = \"1h\"\n{user}\nwork = {{ constant = \"1h\" }}\n"
+            )
+        };
+        let (a, b) = (task("a"), task("b"));
+        let text =
+            format!("cpus = 2\nduration = \"4s\"\n{max_share}\n{a}{b}[best_effort]\ncount = 2\n");
+        TaskSet::from_bytes(text.as_bytes(), "set.toml".as_ref()).unwrap()
+    };
+    let had = |set: &TaskSet| {
+        let policy = CORE.iter().find(|p| p.name == "g-edzl+cbs-predict").unwrap();
+        let run = simulate(set, policy).unwrap();
+        served(&run.events, 4, |task| task < 2)
+    };
+    let limited = had(&file("max_share = \"25%\"", "user = \"anna\""));
+    assert!(most(&limited) <= 0.5 + 0.75 + 0.04, "{limited:?}");
+    let together = had(&file("max_share = \"25%\"", ""));
+    assert_eq!(together, limited);
+    for unlimited in [file("", ""), file("max_share = \"25%\"", "user = \"root\"")] {
+        assert!(least(&had(&unlimited)) > 1.85);
     }
 }

@@ -186,6 +186,7 @@ fn set_of(case: &Case) -> TaskSet {
         stagger: 0,
         affinity: Some((0..case.cpus).filter(|c| task.cpus >> c & 1 == 1).collect()),
         marks: task.marks,
+        user: None,
         work: Work::Uniform(task.times[0] / 2, task.times[0]),
     };
     TaskSet {
@@ -196,6 +197,7 @@ fn set_of(case: &Case) -> TaskSet {
         seed: 1,
         policies: Vec::new(),
         best_effort_share: Fraction::new(1, 20),
+        max_share: None,
         clusters: 1,
         kernel: Kernel::Plain,
         overheads: Overheads { dispatch: 3_000, preemption: 1_000, migration: 2_000 },

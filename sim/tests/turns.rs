@@ -155,7 +155,8 @@ fn siblings_share_evenly_though_each_is_interrupted_before_its_turn_is_over() {
 }
 
 #[test]
-fn threads_of_a_hard_reservation_that_rests_for_long_run_within_seconds_and_little_beyond_its_budget() {
+fn threads_of_a_hard_reservation_that_rests_for_long_run_within_seconds_and_little_beyond_its_budget()
+ {
     for siblings in [2, 3, 70, 1000] {
         for hogs in [0, 3] {
             let mut core = core(siblings + hogs, 50);

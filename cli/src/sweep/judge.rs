@@ -125,6 +125,7 @@ impl Played {
             affinity: None,
             // What ends just when the next job is released does not sleep: without marks the two would be one.
             marks: true,
+            user: None,
             work: Work::Constant(task.wcet.saturating_mul(self.stretch)),
         };
         TaskSet {
@@ -135,6 +136,7 @@ impl Played {
             seed: self.seed,
             policies: Vec::new(),
             best_effort_share: share,
+            max_share: None,
             clusters: 1,
             kernel: Kernel::Plain,
             overheads: Overheads::default(),

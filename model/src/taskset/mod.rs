@@ -40,9 +40,14 @@ pub mod limits {
     pub const FILE_BYTES: u64 = 1 << 20;
     /// Bytes of a trace file.
     pub const TRACE_BYTES: u64 = 64 << 20;
+    /// Users that a set limits: the core has one account for each, and one for root.
+    pub const USERS: usize = 63;
     /// Characters of a name.
     pub const NAME: usize = 64;
 }
+
+/// The user whom no `max_share` limits.
+pub const ROOT: &str = "root";
 
 /// A sound task set.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -61,6 +66,9 @@ pub struct TaskSet {
     pub policies: Vec<Policy>,
     /// Share of every CPU that best-effort work is guaranteed, 0 up to but not including 1.
     pub best_effort_share: Fraction,
+    /// What a user's reservations may take ahead of best-effort work, of all CPUs, above 0 up to 1; `None` = no limit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_share: Option<Fraction>,
     /// Number of equal clusters under `c-edf`; divides `cpus`.
     pub clusters: u32,
     /// Kernel the lab boots.
@@ -116,6 +124,9 @@ pub struct TaskEntry {
     pub affinity: Option<Vec<u32>>,
     /// Whether the program marks its jobs.
     pub marks: bool,
+    /// Whose reservation it is, where `max_share` limits users; [`ROOT`] is not limited, those of `None` are one user's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub user: Option<String>,
     /// What each job does.
     pub work: Work,
 }
@@ -263,6 +274,18 @@ impl TaskSet {
                 TaskCopy { entry, copy, spec, first_release, jobs }
             })
         })
+    }
+
+    /// The users that `max_share` limits, in the order of the file; `None` is one of them where tasks name nobody.
+    pub fn limited_users(&self) -> Vec<Option<&str>> {
+        let mut users = Vec::new();
+        for task in self.tasks.iter().filter(|t| self.max_share.is_some() && t.budget.is_some()) {
+            let user = task.user.as_deref();
+            if user != Some(ROOT) && !users.contains(&user) {
+                users.push(user);
+            }
+        }
+        users
     }
 
     /// Number of best-effort processes.

@@ -9,9 +9,9 @@ use toml::de::DeTable;
 use super::table::{self, At, Fault, Table, fault};
 use super::{BestEffort, Kernel, LoadError, Overheads, TaskEntry, TaskSet, limits, work};
 use crate::policy::Policy;
-use crate::units::{clip, format_duration, format_percent};
+use crate::units::{Fraction, clip, format_duration, format_percent};
 
-const TOP: [&str; 12] = [
+const TOP: [&str; 13] = [
     "name",
     "title",
     "cpus",
@@ -19,15 +19,16 @@ const TOP: [&str; 12] = [
     "seed",
     "policies",
     "best_effort_share",
+    "max_share",
     "clusters",
     "kernel",
     "overheads",
     "task",
     "best_effort",
 ];
-const TASK: [&str; 10] = [
+const TASK: [&str; 11] = [
     "name", "count", "period", "deadline", "budget", "offset", "stagger", "affinity", "marks",
-    "work",
+    "user", "work",
 ];
 const EXAMPLE: &str = "cpus = 1, duration = \"1s\" and a [[task]] with name, period and work";
 
@@ -113,6 +114,7 @@ fn top(folder: &Path, document: &DeTable<'_>, stem: &str) -> Result<TaskSet, Fau
         seed,
         policies: policies(&top)?,
         best_effort_share,
+        max_share: max_share(&top)?,
         clusters: clusters(&top, cpus)?,
         kernel: kernel(&top)?,
         overheads: overheads(&top)?,
@@ -122,6 +124,7 @@ fn top(folder: &Path, document: &DeTable<'_>, stem: &str) -> Result<TaskSet, Fau
     if set.tasks.is_empty() && set.best_effort_count() == 0 {
         return fault(0, "the file describes no work", "add a [[task]] with name, period and work");
     }
+    check_users(&top, &set)?;
     let jobs: u64 = set.copies().map(|c| c.jobs).sum();
     if jobs > limits::JOBS {
         let reason = format!("the tasks would release {jobs} jobs, more than {}", limits::JOBS);
@@ -222,9 +225,55 @@ fn task(folder: &Path, t: &Table<'_, '_>, cpus: u32, duration: u64) -> Result<Ta
         stagger,
         affinity: affinity(t, cpus)?,
         marks: t.boolean("marks")?.unwrap_or(false),
+        user: t.string("user")?.map(|u| plain_name(&u, "user")).transpose()?,
         work,
     })
 }
+/// What users may take ahead of best effort, if that is limited.
+fn max_share(top: &Table<'_, '_>) -> Result<Option<Fraction>, Fault> {
+    match top.percent("max_share")? {
+        Some(share) if share.value == Ratio::ZERO || share.value > Ratio::ONE => {
+            let reason = format!("max_share = {} is no limit", format_percent(share.value));
+            fault(share.at, reason, "choose above 0% and at most 100%, for example \"50%\"")
+        }
+        share => Ok(share.map(|share| share.value)),
+    }
+}
+
+/// Users are named where they are limited, are not too many, and reserve no more than the service would let them.
+fn check_users(top: &Table<'_, '_>, set: &TaskSet) -> Result<(), Fault> {
+    let Some(limit) = set.max_share else {
+        let Some(task) = set.tasks.iter().position(|t| t.user.is_some()) else { return Ok(()) };
+        let list = top.value("task").and_then(|list| list.get_ref().as_array());
+        let at = list.and_then(|list| list.get(task)).map_or(0, |t| t.span().start);
+        let reason = "a task names its user, but nothing limits users";
+        return fault(at, reason, "add max_share = \"50%\" at the top, or leave user out");
+    };
+    let at = top.value("max_share").map_or(0, |v| v.span().start);
+    let users = set.limited_users();
+    if users.len() > limits::USERS {
+        let reason = format!("{} users have reservations", users.len());
+        return fault(at, reason, format!("keep to {} beside root", limits::USERS));
+    }
+    for user in users {
+        let theirs = set.tasks.iter().filter(|t| t.user.as_deref() == user);
+        // Not as fractions: denominators multiply.
+        let load =
+            theirs.map(|t| t.budget.unwrap_or(0) as f64 / t.period as f64 * f64::from(t.count));
+        let (load, cpus) = (load.sum::<f64>(), set.cpus);
+        let most = *limit.numer() as f64 / *limit.denom() as f64 * f64::from(cpus);
+        if load > most * (1.0 + 1e-9) {
+            let whose = user.map_or("those who are not named".into(), |user| format!("\"{user}\""));
+            let share = format_percent(limit);
+            let reason = format!(
+                "the reservations of {whose} ask for {load:.2} CPUs, above {share} of {cpus}"
+            );
+            return fault(at, reason, "raise max_share, lower budgets, or name more users");
+        }
+    }
+    Ok(())
+}
+
 fn policies(top: &Table<'_, '_>) -> Result<Vec<Policy>, Fault> {
     const LIKE: &str = "[\"g-edf+cbs\", \"g-edf+fcbs\"]";
     let Some(list) = top.array("policies", LIKE)? else {

@@ -12,6 +12,7 @@ duration = "10s"
 seed = 7
 policies = ["eevdf", "fcbs", "scx:flash"]
 best_effort_share = "2.5%"
+max_share = "97.5%"
 clusters = 4
 kernel = "rt"
 
@@ -30,6 +31,7 @@ offset = "1ms"
 stagger = "160us"
 affinity = [3, 0]
 marks = true
+user = "anna"
 work = { normal = { mean = "15ms", sd = "5ms", max = "45ms" } }
 
 [[task]]
@@ -61,6 +63,7 @@ fn every_key_arrives_where_it_belongs() {
     let names: Vec<String> = set.policies.iter().map(ToString::to_string).collect();
     assert_eq!(names, ["eevdf", "g-edf+fcbs", "scx:flash"]);
     assert_eq!(set.best_effort_share, Fraction::new(1, 40));
+    assert_eq!(set.max_share, Some(Fraction::new(39, 40)));
     assert_eq!(set.kernel, Kernel::Rt);
     assert_eq!(set.overheads, Overheads { dispatch: 2 * US, preemption: US, migration: 5 * US });
     let movie = &set.tasks[0];
@@ -69,6 +72,7 @@ fn every_key_arrives_where_it_belongs() {
     assert_eq!((movie.affinity.as_deref(), movie.marks), (Some(&[0, 3][..]), true));
     assert_eq!(movie.work, Work::Normal { mean: 15 * MS, sd: 5 * MS, max: 45 * MS });
     assert_eq!(movie.utilization(), Fraction::new(25, 41));
+    assert_eq!((movie.user.as_deref(), set.limited_users()), (Some("anna"), vec![Some("anna")]));
     let player = Work::Movie { path: "bigbuckbunny.mp4".into(), size: Some((960, 540)) };
     assert_eq!(set.tasks[1].work, player);
     assert_eq!(set.best_effort, Some(BestEffort { count: 8, nice: 5 }));
@@ -82,6 +86,7 @@ fn what_is_left_out_has_the_documented_default() {
     assert_eq!((set.name.as_str(), set.seed, set.kernel), ("set", 1, Kernel::Plain));
     assert_eq!(set.best_effort_share, Fraction::new(1, 20));
     assert_eq!((set.clusters, set.overheads), (2, Overheads::default()));
+    assert_eq!((set.max_share, set.limited_users()), (None, vec![]));
     assert_eq!(set.policies, [DEFAULT.parse().unwrap()]);
     let task = &set.tasks[0];
     assert_eq!((task.count, task.deadline, task.budget), (1, 10 * MS, None));
@@ -137,6 +142,17 @@ fn each_mistake_is_blamed_on_its_line_with_a_remedy() {
         (top("policies = [\"fcbs\", \"g-edf+fcbs\"]"), 3, "listed twice"),
         (top("best_effort_share = \"100%\""), 3, "is too much"),
         (top("best_effort_share = 5"), 3, "a percentage in quotes"),
+        (top("max_share = \"0%\""), 3, "above 0% and at most 100%"),
+        (top("max_share = \"101%\""), 3, "is no limit"),
+        (top("max_share = 50"), 3, "a percentage in quotes"),
+        (task("user = \"anna\""), 3, "add max_share"),
+        (task("user = \"a b\""), 7, "plain name"),
+        (task("user = 3"), 7, "TOML"),
+        (
+            top("max_share = \"20%\"") + "budget = \"5ms\"",
+            3,
+            "those who are not named ask for 0.50 CPUs, above 20% of 2",
+        ),
         (top("clusters = 3"), 3, "choose one of 1, 2"),
         (top("kernel = \"windows\""), 3, "\"plain\" or \"rt\""),
         (top("overheads = { dispatch = \"2s\" }"), 3, "at most 1s"),

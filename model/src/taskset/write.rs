@@ -29,6 +29,9 @@ impl TaskSet {
         ] {
             line(&mut text, key, &value);
         }
+        if let Some(share) = self.max_share {
+            line(&mut text, "max_share", &quoted(&format_percent(share)));
+        }
         if self.overheads != Overheads::default() {
             let Overheads { dispatch, preemption, migration } = self.overheads;
             text.push_str("\n[overheads]\n");
@@ -63,6 +66,9 @@ impl TaskEntry {
             line(text, "affinity", &format!("{cpus:?}"));
         }
         line(text, "marks", &self.marks.to_string());
+        if let Some(user) = &self.user {
+            line(text, "user", &quoted(user));
+        }
         let work = match &self.work {
             Work::Constant(ns) => format!("constant = {}", time(*ns)),
             Work::Uniform(low, high) => format!("uniform = [{}, {}]", time(*low), time(*high)),
@@ -119,6 +125,7 @@ mod tests {
             seed = 9223372036854775807
             policies = ["g-fifo", "scx:flash", "rm+cbs"]
             best_effort_share = "2.5%"
+            max_share = "37.5%"
             clusters = 3
             kernel = "rt"
             overheads = { dispatch = "1us", migration = "7ns" }
@@ -133,6 +140,7 @@ mod tests {
             stagger = "160us"
             affinity = [0, 2]
             marks = true
+            user = "anna"
             work = { trace = 't "x".csv', start = 1 }
         "#;
         let kinds = [
