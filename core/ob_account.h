@@ -123,7 +123,7 @@ OB_INLINE int ob_account_limits(ob_server_p sv)
 
 /* Whether `sv` runs, or would run, ahead of its reservation: on no budget, on one of a later
  * period, or on one that is due so late that Q/P is ahead of it. */
-OB_INLINE int ob_account_ahead(ob_server_p sv, u64 now)
+OB_FN u64 ob_account_ahead(ob_server_p sv OB_ARG, u64 now)
 {
 	if (sv->throttled || sv->urgent)
 		return 0;
@@ -134,7 +134,7 @@ OB_INLINE int ob_account_ahead(ob_server_p sv, u64 now)
 }
 
 /* Where in virtual time best effort is on the CPUs of `sv`. */
-OB_INLINE u64 ob_account_vtime(ob_p ob, ob_server_p sv)
+OB_FN u64 ob_account_vtime(ob_p ob OB_ARG, ob_server_p sv OB_ARG)
 {
 	ob_node_p first = ob_tree_first(&ob->best_effort, sv->cpus);
 
@@ -156,7 +156,7 @@ OB_INLINE u64 ob_account_even(ob_server_p sv, u64 now)
 }
 
 /* Sets when a demoted server is looked at again. */
-OB_INLINE void ob_account_watch(ob_p ob, ob_server_p sv, u64 now)
+OB_FN void ob_account_watch(ob_p ob OB_ARG, ob_server_p sv OB_ARG, u64 now)
 {
 	ob_account_p a = sv->account;
 	s64 lack = ob_account_worth(a->rate, OB_ACCOUNT_DEPTH) / 2 - a->has;
@@ -196,7 +196,7 @@ OB_FN void ob_account_promote(ob_p ob OB_ARG, ob_server_p sv OB_ARG)
 }
 
 /* Whether a demoted server is to be one no more. */
-OB_INLINE int ob_account_restored(ob_server_p sv, u64 now)
+OB_FN u64 ob_account_restored(ob_server_p sv OB_ARG, u64 now)
 {
 	ob_account_p a = sv->account;
 
@@ -206,9 +206,9 @@ OB_INLINE int ob_account_restored(ob_server_p sv, u64 now)
 }
 
 /* A demoted server has a new budget or deadline. */
-OB_INLINE void ob_account_renewed(ob_p ob, ob_server_p sv, u64 now)
+OB_FN void ob_account_renewed(ob_p ob OB_ARG, ob_server_p sv OB_ARG, u64 now)
 {
-	if (sv->demoted && !ob_account_ahead(sv, now))
+	if (!ob_account_ahead(sv, now))
 		ob_account_promote(ob, sv);
 }
 
@@ -237,7 +237,7 @@ OB_INLINE int ob_account_yields(ob_p ob, ob_server_p sv, ob_task_p prev, u64 bit
 }
 
 /* What is left of the turn of the demoted server on `c`, ns of one CPU, at most a slice. */
-OB_INLINE u64 ob_account_turn(ob_p ob, ob_cpu_p c, ob_server_p sv)
+OB_FN u64 ob_account_turn(ob_p ob OB_ARG, ob_cpu_p c OB_ARG, ob_server_p sv OB_ARG)
 {
 	ob_node_p n = ob_tree_first(&ob->best_effort, OB_BIT(c->id));
 	u64 end = n ? n->key : OB_NEVER;
@@ -252,12 +252,10 @@ OB_INLINE u64 ob_account_turn(ob_p ob, ob_cpu_p c, ob_server_p sv)
 }
 
 /* When what runs on `c` under `sv`, just charged, must be looked at for its account's sake. */
-OB_INLINE u64 ob_account_next(ob_p ob, ob_cpu_p c, ob_server_p sv)
+OB_FN u64 ob_account_next(ob_p ob OB_ARG, ob_cpu_p c OB_ARG, ob_server_p sv OB_ARG)
 {
 	s64 has;
 
-	if (!ob_account_limits(sv))
-		return OB_NEVER;
 	/* Who is to leave has been kicked for. */
 	if (ob_account_equal(sv))
 		return sv->charged + (ob_account_turn(ob, c, sv) ?: ob->slice);

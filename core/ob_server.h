@@ -217,7 +217,8 @@ OB_FN void ob_arm(ob_p ob OB_ARG, ob_cpu_p c OB_ARG)
 		if (ob->share_quantum)
 			t = ob_min(t, ob_share_next(ob, c));
 		t = ob_min(t, ob_key_passes(sv, c));
-		t = ob_min(t, ob_account_next(ob, c, sv));
+		if (ob_account_limits(sv))
+			t = ob_min(t, ob_account_next(ob, c, sv));
 	} else {
 		if (c->share)
 			t = c->since + (c->owed ?: OB_ROTATE);
@@ -344,7 +345,8 @@ OB_INLINE void ob_server_set(ob_p ob, ob_server_p sv, u64 now, s64 e, u64 s)
 	sv->e = e;
 	sv->s = s;
 	ob_pledge(sv);
-	ob_account_renewed(ob, sv, now);
+	if (sv->demoted)
+		ob_account_renewed(ob, sv, now);
 	ob_emit(ob, now, OB_KC(OB_EV_REPLENISH, OB_NONE), OB_TS(OB_NONE, sv->id), (u64)e, s);
 }
 
