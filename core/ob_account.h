@@ -224,12 +224,11 @@ OB_INLINE void ob_account_begin(ob_p ob, ob_server_p sv)
 }
 
 /* Whether best effort, `prev` or who waits for `bit`, goes before the demoted `sv`. */
-OB_INLINE int ob_account_yields(ob_p ob, ob_server_p sv, ob_task_p prev, u64 bit, u64 now)
+OB_FN u64 ob_account_yields(ob_p ob OB_ARG, ob_server_p sv OB_ARG, ob_task_p prev OB_ARG, u64 bit,
+			    u64 now)
 {
 	ob_node_p first;
 
-	if (!ob_account_equal(sv))
-		return 0;
 	if (prev && !prev->server && prev->vtime < sv->vtime)
 		return 1;
 	first = ob_tree_first(&ob->best_effort, bit);
@@ -268,10 +267,9 @@ OB_FN u64 ob_account_next(ob_p ob OB_ARG, ob_cpu_p c OB_ARG, ob_server_p sv OB_A
 }
 
 /* Whether the demoted server on `c` makes room for best effort or another. */
-OB_INLINE int ob_account_turn_over(ob_p ob, ob_cpu_p c, ob_server_p sv, u64 now)
+OB_FN u64 ob_account_turn_over(ob_p ob OB_ARG, ob_cpu_p c OB_ARG, ob_server_p sv OB_ARG, u64 now)
 {
-	return ob_account_equal(sv) &&
-	       (!ob_account_turn(ob, c, sv) || ob_share_impatient(ob, OB_BIT(c->id), now));
+	return !ob_account_turn(ob, c, sv) || ob_share_impatient(ob, OB_BIT(c->id), now);
 }
 
 /* `sv`, described, counts on account `id`, which may take `rate` ahead of best effort in units of

@@ -176,7 +176,7 @@ OB_FN u64 ob_pick(ob_p ob OB_ARG, u32 cpu, ob_task_p prev OB_ARG, u64 now)
 	}
 	leads = mine && best == ob_server_key(mine, now) ? mine : cand;
 	c->relief = !due && leads && ob_share_relieves(ob, leads, bit, now);
-	yields = leads && ob_account_yields(ob, leads, prev, bit, now);
+	yields = leads && ob_account_equal(leads) && ob_account_yields(ob, leads, prev, bit, now);
 	if (!due && !c->relief && !yields) {
 		if (mine && best == ob_server_key(mine, now)) {
 			t = prev;
@@ -353,7 +353,8 @@ OB_FN void ob_tick(ob_p ob OB_ARG, u32 cpu, u64 now)
 		ob_turn_over(ob, c, sv, now);
 		ob_key_check(ob, c, sv, now);
 	}
-	if (sv ? ob_share_relieves(ob, sv, OB_BIT(cpu), now) || ob_account_turn_over(ob, c, sv, now)
+	if (sv ? ob_share_relieves(ob, sv, OB_BIT(cpu), now) ||
+		     (ob_account_equal(sv) && ob_account_turn_over(ob, c, sv, now))
 	       : ob_share_turn_over(ob, c, now) || ob_share_overtaken(ob, c, now))
 		ob->kick |= OB_BIT(cpu);
 	ob_share_tick(ob, c, now);

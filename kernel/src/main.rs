@@ -76,7 +76,7 @@ struct Options {
     /// Room for events in memory, rounded up to a power of two; 40 bytes each
     #[arg(long, default_value_t = 1 << 20, value_name = "N")]
     event_room: usize,
-    /// What one ordinary user may reserve of the CPUs' total
+    /// What one ordinary user may reserve of the CPUs' total, and take ahead of best-effort work, overruns included
     #[arg(long, default_value = "50%", value_name = "PERCENT")]
     max_share: String,
     /// Stop once this process has ended and nothing is reserved any more

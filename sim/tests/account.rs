@@ -178,7 +178,8 @@ fn users_of_a_task_set_are_limited_each_and_root_is_not() {
     let file = |max_share: &str, user: &str| {
         let task = |name| {
             format!(
-                "[[task]]\nname = \"{name}\"\nbudget = \"50us\"\nperiod = \"1h\"\n{user}\nwork = {{ constant = \"1h\" }}\n"
+                "[[task]]\nname = \"{name}\"\nbudget = \"50us\"\nperiod = \"1h\"\n{user}\n\
+                 work = {{ constant = \"1h\" }}\n"
             )
         };
         let (a, b) = (task("a"), task("b"));

@@ -12,6 +12,7 @@ use onbeat_model::units::{Fraction, MS};
 
 use super::*;
 
+mod accounts;
 mod books;
 
 /// A machine that is not there.

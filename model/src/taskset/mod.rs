@@ -124,7 +124,7 @@ pub struct TaskEntry {
     pub affinity: Option<Vec<u32>>,
     /// Whether the program marks its jobs.
     pub marks: bool,
-    /// Whose reservation it is, where `max_share` limits users; [`ROOT`] is not limited, those of `None` are one user's.
+    /// Whose reservation it is, where `max_share` limits users; [`ROOT`] is not limited, `None` is one user.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub user: Option<String>,
     /// What each job does.
