@@ -108,29 +108,33 @@ OB_FN void ob_server_dismiss(ob_p ob OB_ARG, ob_server_p sv OB_ARG)
 /* Least time a job is thought to need still, ns. */
 #define OB_LEAST_LEFT 1000000ULL
 
-/* The deadline that `sv` has while there is slack: a late job, which runs on the budget of a later
- * period, keeps the one that it missed. */
+/* The deadline that `sv` has while there is slack. A job that runs on the budget of a later period
+ * is late and keeps its own: among late ones who fell behind first catches up first, as under first
+ * come, first served, whose greatest tardiness is hard to beat. */
 OB_INLINE u64 ob_key_due(ob_server_p sv)
 {
-	return sv->late && !sv->spent && sv->s > sv->period ? sv->s - sv->period : sv->s;
+	return sv->late && !sv->spent ? ob_min(sv->release + sv->deadline, sv->s) : sv->s;
 }
 
-/* While there is slack: what is likely to need longer begins sooner. What runs stays in front of
- * what would hardly gain by its place. */
+/* While there is slack: what is likely to need longer begins sooner, as long as that can make it be
+ * in time. What runs stays in front of what would hardly gain by its place. */
 OB_INLINE u64 ob_key_lent(ob_server_p sv, u64 now)
 {
 	u64 key = ob_key_due(sv), used, left;
 
 	if (ob_policy_lends(sv) != OB_LENDS_START)
 		return key;
-	used = sv->consumed - sv->begun;
-	if (sv->running && now > sv->charged)
-		used += (now - sv->charged) * sv->running;
-	left = sv->periods * (sv->wont ?: sv->budget);
-	left = ob_max(left > used ? left - used : 0, OB_LEAST_LEFT);
-	/* Half of it: guesses are wrong by about as much where jobs do not resemble each other. */
-	key = key > left / 2 ? key - left / 2 : 0;
-	return sv->running ? key : key + sv->period / 8;
+	if (!sv->late && !sv->spent) {
+		used = sv->consumed - sv->begun;
+		if (sv->running && now > sv->charged)
+			used += (now - sv->charged) * sv->running;
+		left = sv->wont ?: sv->budget;
+		left = ob_max(left > used ? left - used : 0, OB_LEAST_LEFT);
+		/* Half of it: guesses are wrong by about as much where jobs do not resemble each
+		 * other. */
+		key = key > left / 2 ? key - left / 2 : 0;
+	}
+	return sv->running ? key : key + sv->period / 16;
 }
 
 /* Whether key `a` takes the CPU from key `b`: best effort's equals take turns. */

@@ -23,8 +23,10 @@
 #include "ob_window.h"
 
 /* Slack of a CPU below which a domain is tight, ns: what an alarm may be late by. */
-#define OB_SLACK_LEAST 200000ULL
-/* A tight domain is looked at after so long again, ns. */
+#define OB_SLACK_LEAST 100000ULL
+/* A tight domain is looked at after so long again, ns: as long as the slack that is missing takes
+ * to come if all CPUs rest, within these bounds. */
+#define OB_SLACK_SOONEST 50000ULL
 #define OB_SLACK_EVERY 500000ULL
 /* Servers that are looked at; with more the domain is tight. */
 #define OB_SLACK_MOST 256
@@ -163,6 +165,15 @@ OB_FN void ob_slack_turn(ob_p ob OB_ARG, ob_domain_p d OB_ARG, u64 now)
 	}
 }
 
+/* After how long a domain is looked at again that is tight for want of `least` ns on each CPU. */
+OB_INLINE u64 ob_slack_wait(ob_domain_p d, u64 least)
+{
+	s64 wants = (s64)(least * d->sum.cpus) - d->sum.least;
+	u64 each = wants > 0 ? (u64)wants / ob_max(d->sum.cpus, 1) : 0;
+
+	return ob_min(ob_max(each, OB_SLACK_SOONEST), OB_SLACK_EVERY);
+}
+
 /* Sees whether `d` is tight, and sets when to look again. */
 OB_FN void ob_slack_look(ob_p ob OB_ARG, ob_domain_p d OB_ARG, u64 now)
 {
@@ -178,7 +189,7 @@ OB_FN void ob_slack_look(ob_p ob OB_ARG, ob_domain_p d OB_ARG, u64 now)
 	each = d->sum.least > 0 ? (u64)d->sum.least / ob_max(d->sum.cpus, 1) : 0;
 	/* What was tight stays so until there is some more. */
 	tight = each < least;
-	d->look_at = now + (tight ? OB_SLACK_EVERY : each - OB_SLACK_LEAST / 2);
+	d->look_at = now + (tight ? ob_slack_wait(d, least) : each - OB_SLACK_LEAST / 2);
 	ob->alarm_at = ob_min(ob->alarm_at, d->look_at);
 	if (tight == d->tight)
 		return;
@@ -245,7 +256,6 @@ OB_INLINE void ob_lend_exhausted(ob_p ob, ob_server_p sv, u64 now)
 		return;
 	}
 	ob_server_renew(ob, sv, now);
-	sv->periods++;
 }
 
 /* The deadline of a spent server has come: the next budget. */
@@ -257,7 +267,6 @@ OB_INLINE void ob_lend_replenished(ob_p ob, ob_server_p sv, u64 now)
 		ob_server_set(ob, sv, now, sv->e, now + sv->deadline);
 	sv->late = 1;
 	sv->soon = 0;
-	sv->periods++;
 	ob_slack_claim(ob, sv, now);
 }
 

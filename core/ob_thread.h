@@ -61,7 +61,6 @@ OB_FN void ob_server_begin(ob_p ob OB_ARG, ob_server_p sv OB_ARG, u64 now)
 	sv->urgent = 0;
 	sv->late = 0;
 	sv->soon = 0;
-	sv->periods = 1;
 	ob_owed_release(sv, now);
 	ob_policy_release(ob, sv, now);
 	if (sv->e <= 0 && ob_policy_enforces(sv) && !sv->throttled)

@@ -120,7 +120,6 @@ struct ob_server {
 	u8 spent;       /* no budget is left until s, only slack; in ob->windows by then */
 	u8 late;        /* its job runs on the budget of a later period */
 	u8 soon;        /* EDZL: laxity ends within OB_MARGIN */
-	u32 periods;    /* budgets that its job has begun */
 	u8 marked;      /* its job began with a mark, and may be none yet (ob_server_unbegin) */
 	u8 unbegun;     /* split: and it was none, so its cycle is still to begin */
 	u64 marked_consumed; /* what had been consumed by then */
