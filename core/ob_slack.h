@@ -13,9 +13,9 @@
  * demand criterion (Baruah, Rosier and Howell 1990) with h a fluid bound from above, whose gap can
  * only grow between deadlines: so as long as the least gap over all s is not negative EDF serves
  * everybody in time, whatever ran before. Time passes at a rate of m, so the least gap S lasts for
- * S/m at least: within that time the domain need not be looked at again. On several CPUs the same
- * number is necessary and not sufficient, as EDZL itself has no exact test; docs/slack.md says what
- * was tested.
+ * about S/m (ob_slack_lasts): within that time the domain need not be looked at again. On several
+ * CPUs the same number is necessary and not sufficient, as EDZL itself has no exact test;
+ * docs/slack.md says what was tested.
  */
 #ifndef OB_SLACK_H
 #define OB_SLACK_H
@@ -58,11 +58,22 @@ OB_INLINE s64 ob_pledged(ob_server_p sv, u64 left, u64 now)
 	return e > 0 ? e : 0;
 }
 
+/* What best effort has been paid ahead on `c`, ns: less is left of it with all that has run since.
+ */
+OB_INLINE u64 ob_slack_ahead(ob_p ob, ob_cpu_p c, u64 now)
+{
+	u64 paid = c->debt < 0 ? (u64)-c->debt : 0, used = 0;
+
+	if (c->use == OB_USE_RESERVED && now > c->since)
+		used = (now - c->since) * ob->share_permille / (1000 - ob->share_permille);
+	return paid > used ? paid - used : 0;
+}
+
 /* CPUs of `d`, and what best effort is owed there beside its share, as far as it counts by `first`
  * ns from now. */
-OB_INLINE void ob_slack_cpus(ob_p ob, ob_domain_p d, u64 first)
+OB_INLINE void ob_slack_cpus(ob_p ob, ob_domain_p d, u64 first, u64 now)
 {
-	s64 within = (s64)(first * ob->share_permille / 1000);
+	u64 within = first * ob->share_permille / 1000;
 	u32 i;
 
 	d->sum.cpus = 0;
@@ -75,9 +86,18 @@ OB_INLINE void ob_slack_cpus(ob_p ob, ob_domain_p d, u64 first)
 		d->sum.cpus++;
 		if (c->owed)
 			d->sum.ahead -= (s64)c->owed;
-		else if (c->debt < 0)
-			d->sum.ahead += -c->debt < within ? -c->debt : within;
+		else
+			d->sum.ahead += (s64)ob_min(ob_slack_ahead(ob, c, now), within);
 	}
+}
+
+/* How long slack of `each` ns a CPU lasts: time passes at a rate of 1 − σ, and what best effort has
+ * been paid ahead is used up at one of σ/(1 − σ), together 1 + σ²/(1 − σ). */
+OB_INLINE u64 ob_slack_lasts(ob_p ob, u64 each)
+{
+	u64 p = ob->share_permille;
+
+	return each - ob_min(each, each * p / 1000 * p / (1000 - p));
 }
 
 /* Takes into account the gap at a time `left` ns from now, by the servers summed up so far. */
@@ -131,7 +151,7 @@ OB_FN void ob_slack_reckon(ob_p ob OB_ARG, ob_domain_p d OB_ARG, u64 now)
 	d->sum.fresh = ob_min(d->shortest, OB_SLACK_FAR);
 	if (ob->share_period)
 		d->sum.fresh = ob_min(d->sum.fresh, ob->share_period);
-	ob_slack_cpus(ob, d, ob_min(n->key > now ? n->key - now : 0, d->sum.fresh));
+	ob_slack_cpus(ob, d, ob_min(n->key > now ? n->key - now : 0, d->sum.fresh), now);
 	/* With too many there is no slack; who may want some is seen among the first of them. */
 	if (d->uncounted || d->pledges.count > OB_SLACK_MOST)
 		d->sum.least = 0;
@@ -189,7 +209,8 @@ OB_FN void ob_slack_look(ob_p ob OB_ARG, ob_domain_p d OB_ARG, u64 now)
 	each = d->sum.least > 0 ? (u64)d->sum.least / ob_max(d->sum.cpus, 1) : 0;
 	/* What was tight stays so until there is some more. */
 	tight = each < least;
-	d->look_at = now + (tight ? ob_slack_wait(d, least) : each - OB_SLACK_LEAST / 2);
+	d->look_at =
+	    now + (tight ? ob_slack_wait(d, least) : ob_slack_lasts(ob, each - OB_SLACK_LEAST / 2));
 	ob->alarm_at = ob_min(ob->alarm_at, d->look_at);
 	if (tight == d->tight)
 		return;

@@ -260,6 +260,13 @@ fn no_owed_job_is_late_on_partitioned_cpus_whatever_the_neighbours_do() {
 }
 
 #[test]
+fn what_best_effort_was_paid_ahead_is_no_slack_once_a_long_turn_has_used_it_up() {
+    // Found among a million sets: the CPU's account was as old as the turn of the late job on it.
+    let found = play(155_521, 1, false, &isolating(Order::PartitionedEdf));
+    assert_eq!(found.broken, 0, "{} ns late under {}", found.worst, found.place);
+}
+
+#[test]
 fn fcbs_as_published_breaks_the_promise_so_these_neighbours_are_hostile() {
     let fcbs = CORE.iter().filter(|p| p.name == "p-edf+fcbs").collect::<Vec<_>>();
     assert!(play(0, 500, false, &fcbs).broken > 0);
