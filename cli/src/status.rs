@@ -40,10 +40,16 @@ pub fn run(options: &Options) -> Result<ExitCode> {
         print(&(serde_json::to_string_pretty(&answer)? + "\n"))?;
         return Ok(ExitCode::SUCCESS);
     }
-    let mut text = String::new();
+    print(&text(answer)?)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The answer for people: what is free, a line for each reservation, and where an owed job was late, by how much.
+fn text(answer: Response) -> Result<String> {
     let Response::Status { policy, cpus, reserved, free, reservations } = answer else {
         bail!("the service answers something else; use the same version on both sides");
     };
+    let mut text = String::new();
     let _ = writeln!(
         text,
         "{policy} on CPUs {}: {} of a CPU reserved, {} free",
@@ -54,14 +60,25 @@ pub fn run(options: &Options) -> Result<ExitCode> {
     if !reservations.is_empty() {
         let _ = writeln!(
             text,
-            "{:>4} {:>8} {:>6} {:<20} {:>10} {:>10} {:>7} {:>8} {:>6} {:>9}",
-            "ID", "PID", "UID", "NAME", "BUDGET", "PERIOD", "THREADS", "JOBS", "LATE", "CPU TIME"
+            "{:>4} {:>8} {:>6} {:<20} {:>10} {:>10} {:>7} {:>8} {:>6} {:>8} {:>9} {:>9}",
+            "ID",
+            "PID",
+            "UID",
+            "NAME",
+            "BUDGET",
+            "PERIOD",
+            "THREADS",
+            "JOBS",
+            "LATE",
+            "OWED",
+            "OWED LATE",
+            "CPU TIME"
         );
     }
-    for r in reservations {
+    for r in &reservations {
         let _ = writeln!(
             text,
-            "{:>4} {:>8} {:>6} {:<20} {:>10} {:>10} {:>7} {:>8} {:>6} {:>8.2}s",
+            "{:>4} {:>8} {:>6} {:<20} {:>10} {:>10} {:>7} {:>8} {:>6} {:>8} {:>9} {:>8.2}s",
             r.id,
             r.pid,
             r.uid,
@@ -71,11 +88,21 @@ pub fn run(options: &Options) -> Result<ExitCode> {
             r.threads,
             r.jobs,
             r.misses,
+            r.owed,
+            r.owed_late,
             r.consumed_ns as f64 / 1e9
         );
     }
-    print(&text)?;
-    Ok(ExitCode::SUCCESS)
+    for r in reservations.iter().filter(|r| r.owed_late > 0) {
+        let worst = r.owed_tardiness_max_ns as f64 / 1e6;
+        let jobs = if r.owed_late == 1 { "job was" } else { "jobs were" };
+        let _ = writeln!(
+            text,
+            "reservation {} ({}): {} owed {jobs} late, by {worst:.2}ms at worst",
+            r.id, r.name, r.owed_late
+        );
+    }
+    Ok(text)
 }
 
 /// Gives one back.
@@ -83,4 +110,45 @@ pub fn release(options: &ReleaseOptions) -> Result<ExitCode> {
     let got = Service::connect_to(&socket())?.telling(starting).release(options.id)?;
     complain!("onbeat: reservation {} ({}) is given back", got.id, got.name);
     Ok(ExitCode::SUCCESS)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use onbeat_model::protocol::Reservation;
+
+    fn status(reservations: Vec<Reservation>) -> String {
+        let (reserved, free) = (Fraction::new(1, 2), Fraction::new(7, 5));
+        let policy = "g-edzl+cbs".into();
+        text(Response::Status { policy, cpus: vec![0, 1], reserved, free, reservations }).unwrap()
+    }
+
+    #[test]
+    fn owed_jobs_and_late_ones_of_them_stand_under_their_heads() {
+        let kept = Reservation { id: 1, jobs: 1000, misses: 70, owed: 930, ..Default::default() };
+        let broken = Reservation {
+            id: 2,
+            name: "player".into(),
+            owed: 900,
+            owed_late: 2,
+            owed_tardiness_max_ns: 4_120_000,
+            ..kept.clone()
+        };
+        let text = status(vec![kept, broken]);
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!(lines[0], "g-edzl+cbs on CPUs 0-1: 50.0% of a CPU reserved, 140.0% free");
+        let ends = |line: &str, what: &str| line.find(what).map(|at| at + what.len());
+        for (head, first, second) in [(" OWED", " 930", " 900"), ("OWED LATE", " 0 ", " 2 ")] {
+            let end = ends(lines[1], head).unwrap();
+            assert!(lines[2][..=end].ends_with(&format!("{} ", first.trim_end())), "{text}");
+            assert!(lines[3][..=end].ends_with(&format!("{} ", second.trim_end())), "{text}");
+        }
+        let more = "reservation 2 (player): 2 owed jobs were late, by 4.12ms at worst";
+        assert_eq!(lines[4..], [more], "{text}");
+    }
+
+    #[test]
+    fn without_reservations_there_is_no_table() {
+        assert_eq!(status(vec![]).lines().count(), 1);
+    }
 }

@@ -129,6 +129,20 @@ fn a_reservation_given_back_lets_its_program_go_on() {
 }
 
 #[test]
+fn status_says_how_many_jobs_were_owed_and_how_many_of_them_were_late() {
+    let text = &facts()["status-text"];
+    let lines: Vec<Vec<&str>> = text.lines().map(|l| l.split_whitespace().collect()).collect();
+    let head = lines.iter().find(|l| l.first() == Some(&"ID")).expect(text);
+    assert!(head.ends_with(&["LATE", "OWED", "OWED", "LATE", "CPU", "TIME"]), "{text}");
+    let line = lines.iter().find(|l| l.get(3) == Some(&"beat")).expect(text);
+    let [.., jobs, _, owed, late, _] = line[..] else { panic!("{text}") };
+    let number = |cell: &str| cell.parse::<u64>().unwrap_or_else(|_| panic!("{text}"));
+    // It sleeps between jobs that need little, under a policy that isolates.
+    assert!(number(owed) >= 5 && number(owed) <= number(jobs), "{text}");
+    assert_eq!(late, "0", "{text}");
+}
+
+#[test]
 fn doctor_approves_of_the_lab_kernel() {
     fact_is("doctor-status", "exit status: 0");
     fact_is("doctor-words", "The scheduler can run on this kernel");
@@ -224,6 +238,7 @@ fn in_the_guest() {
     refusal();
     ends();
     daemon();
+    beat();
     let mut user = run_with("1ms", "20ms", &[], &["true"]);
     user.uid(1000).gid(1000);
     ended("user", user);
@@ -373,6 +388,21 @@ fn daemon() {
     ended("daemon", run_with("5ms", "20ms", &[], &[&script("leaves", text)]));
     fact("daemon-held", held("leaves"));
     fact("daemon-ended", soon(|| !held("leaves")));
+}
+
+/// The text of `onbeat status` while a program has had some jobs.
+fn beat() {
+    let text = "while :; do sleep 0.05; done";
+    let program = start(&mut run_with("15ms", "50ms", &[], &[&script("beat", text)]));
+    let owed = |status: &str| {
+        let status: serde_json::Value = serde_json::from_str(status).unwrap();
+        let list = status["reservations"].as_array().unwrap();
+        list.iter().any(|r| r["name"] == "beat" && r["owed"].as_u64() >= Some(5))
+    };
+    soon(|| owed(&status().unwrap()));
+    fact("status-text", finish(start(Command::new("/bin/onbeat").arg("status"))).1);
+    signal(&program, libc::SIGTERM);
+    finish(program);
 }
 
 fn given_back() {

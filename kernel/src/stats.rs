@@ -37,6 +37,17 @@ pub struct Held {
     /// Misses.
     #[stat(desc = "Jobs finished after their deadline")]
     pub misses: u64,
+    /// Owed jobs.
+    #[stat(
+        desc = "Jobs finished that exactly the budget in each period would have finished in time"
+    )]
+    pub owed: u64,
+    /// Broken promises.
+    #[stat(desc = "Owed jobs finished after their deadline")]
+    pub owed_late: u64,
+    /// How badly.
+    #[stat(desc = "Greatest tardiness of an owed job, ns")]
+    pub owed_tardiness_max_ns: u64,
     /// Exhaustions.
     #[stat(desc = "Times the budget was used up")]
     pub exhaustions: u64,
@@ -100,6 +111,9 @@ impl Metrics {
                 period_ns: r.period_ns,
                 jobs: r.jobs,
                 misses: r.misses,
+                owed: r.owed,
+                owed_late: r.owed_late,
+                owed_tardiness_max_ns: r.owed_tardiness_max_ns,
                 exhaustions: r.exhaustions,
                 consumed_ns: r.consumed_ns,
             };
@@ -146,10 +160,13 @@ impl Metrics {
         for (id, r) in &self.held {
             writeln!(
                 w,
-                "  {id:>4} {:<24} jobs: {:>7} misses: {:>5} exhausted: {:>5} cpu: {:>9.3} s",
+                "  {id:>4} {:<24} jobs: {:>7} misses: {:>5} owed: {:>7} late: {:>3} exhausted: {:>5} \
+                 cpu: {:>9.3} s",
                 r.name,
                 r.jobs,
                 r.misses,
+                r.owed,
+                r.owed_late,
                 r.exhaustions,
                 r.consumed_ns as f64 / 1e9,
             )?;

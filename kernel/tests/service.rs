@@ -147,6 +147,7 @@ fn recorded_events_are_whole_and_in_the_order_of_time() {
 #[test]
 fn statistics_describe_themselves_and_can_be_monitored() {
     fact_is("help-stats", "Reservations in force");
+    fact_is("help-stats", "Owed jobs finished after their deadline");
     fact_is("monitor", "reservations:");
 }
 
