@@ -45,10 +45,16 @@ pub struct Options {
     #[arg(long, value_name = "CPUS", value_parser = parse_capacity)]
     capacity: Option<f64>,
     /// How far best-effort work may be behind its share on each CPU [default: 5ms, as under Onbeat's policies]
-    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
+    #[arg(long, value_name = "TIME", value_parser = parse_duration, allow_hyphen_values = true)]
     lag: Option<u64>,
     /// How long to search in all; when it is over, what was proven until then is a bound only
-    #[arg(long, value_name = "TIME", value_parser = parse_duration, default_value = "60s")]
+    #[arg(
+        long,
+        value_name = "TIME",
+        value_parser = parse_duration,
+        default_value = "60s",
+        allow_hyphen_values = true
+    )]
     time_limit: u64,
     /// Print one JSON object
     #[arg(long)]
@@ -82,22 +88,37 @@ pub fn run(options: &Options) -> Result<ExitCode> {
     let usual = capacity(&set);
     let asked = options.capacity.unwrap_or(usual);
     let lag = options.lag.unwrap_or(SHARE_LAG);
+    if let Some(lag) = options.lag.filter(|lag| *lag > set.duration) {
+        bail!(
+            "--lag {}: best-effort work cannot be behind by more than the set lasts ({}); give a few milliseconds, or \
+             --capacity {cpus} to leave nothing to it",
+            format_duration(lag),
+            format_duration(set.duration)
+        );
+    }
     let reserved = set.tasks.iter().any(|task| task.budget.is_some());
     let wanted = Wanted {
         guaranteed: options.guarantee || !options.no_guarantee && reserved,
         free: !options.guarantee,
     };
     let time = Duration::from_nanos(options.time_limit);
-    let (limits, refused) = compute(&set, asked, lag, wanted, time)?;
+    let (mut limits, refused) = compute(&set, asked, lag, wanted, time)?;
+    // Of a refusal there is nothing to keep.
+    let usual = (asked, lag) == (usual, SHARE_LAG) && limits.jobs > 0;
+    let place = usual.then(|| keep(&set, &limits));
+    if let Some(Ok((_, all))) = &place {
+        // An earlier search may have found more; of what was not asked for nothing is said.
+        limits.guaranteed = all.guaranteed.filter(|_| limits.guaranteed.is_some());
+        limits.free = all.free.filter(|_| limits.free.is_some());
+    }
     print(&match options.json {
         true => format!("{:#}\n", object(&set, &limits, refused.as_deref())),
         false => text(&set, &limits, refused.as_deref()),
     })?;
-    if (asked, lag) == (usual, SHARE_LAG) {
-        match keep(&set, &limits) {
-            Ok(file) => complain!("onbeat limit: kept for tables in {}", file.display()),
-            Err(error) => complain!("onbeat limit: not kept for tables: {error:#}"),
-        }
+    match place {
+        Some(Ok((file, _))) => complain!("onbeat limit: kept for tables in {}", file.display()),
+        Some(Err(error)) => complain!("onbeat limit: not kept for tables: {error:#}"),
+        None => {}
     }
     match (limits.guaranteed, refused) {
         (None, Some(why)) if options.guarantee => bail!("{why}"),
@@ -279,20 +300,14 @@ pub fn kept(set: &TaskSet) -> Option<Limits> {
     read(&place(set).ok()?)
 }
 
-/// Keeps limits for tables, together with what is known already.
-fn keep(set: &TaskSet, limits: &Limits) -> Result<PathBuf> {
+/// Keeps limits for tables, together with what is known already; returns where, and all that is known now.
+fn keep(set: &TaskSet, limits: &Limits) -> Result<(PathBuf, Limits)> {
     let file = place(set)?;
     fs::create_dir_all(FOLDER).with_context(|| format!("cannot make the folder {FOLDER}"))?;
-    let mut limits = *limits;
-    if let Some(before) = read(&file).filter(|before| before.jobs == limits.jobs) {
-        let both = |a: Option<Span>, b: Option<Span>| match (a, b) {
-            (Some(a), Some(b)) => Some(a.with(b)),
-            (one, other) => one.or(other),
-        };
-        limits.guaranteed = both(limits.guaranteed, before.guaranteed);
-        limits.free = both(limits.free, before.free);
-    }
-    let text = format!("{:#}\n", serde_json::to_value(limits)?);
+    let all = read(&file)
+        .filter(|before| before.same_question(limits))
+        .map_or(*limits, |before| limits.with(before));
+    let text = format!("{:#}\n", serde_json::to_value(all)?);
     output::write(&file, |out| out.write_all(text.as_bytes()))?;
-    Ok(file)
+    Ok((file, all))
 }

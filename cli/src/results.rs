@@ -131,14 +131,13 @@ impl Results {
         Ok(Self { experiment, title, world, platform, runs, limit, host })
     }
 
-    /// For the terminal: where tasks differ a line for each of them, then a line for each policy, the reasons of
-    /// those without figures, and with `detail` all figures of each task.
+    /// For the terminal: where tasks differ a line for each of them, then a line for each policy and for the limits,
+    /// the reasons of those without figures, and with `detail` all figures of each task.
     pub fn to_text(&self, detail: bool) -> String {
         let outcomes = self.outcomes();
         let mut text = String::new();
         if !outcomes.is_empty() {
-            text.push_str(&table::render(&outcomes));
-            text.push_str(&self.limit.map_or_else(String::new, |limit| limit.lines(&text)));
+            text.push_str(&table::render(&outcomes, self.limit.as_ref()));
         }
         for (policy, why) in self.failures() {
             text.push_str(&format!("{policy}: not run: {why}\n"));
@@ -167,6 +166,7 @@ impl Results {
             about: missing.join(" ").trim().into(),
             claims: claims.iter().flat_map(|c| c.about(&self.experiment, &all)).collect(),
             outcomes,
+            limit: self.limit,
             traces: Vec::new(),
         }
     }
@@ -262,6 +262,10 @@ pub fn join(sections: Vec<Experiment>) -> Result<Vec<Experiment>> {
         if !section.about.is_empty() && section.about != earlier.about {
             earlier.about = format!("{} {}", earlier.about, section.about).trim().into();
         }
+        earlier.limit = match (earlier.limit, section.limit) {
+            (Some(one), Some(other)) if one.same_question(&other) => Some(one.with(other)),
+            (one, other) => one.or(other),
+        };
         if earlier.claims.is_empty() {
             earlier.claims = section.claims;
         }

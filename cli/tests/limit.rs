@@ -32,7 +32,8 @@ fn a_limit_is_kept_for_tables_of_the_same_set_only() {
     assert!(guaranteed > 10, "{json}");
     assert_eq!((json["capacity"].as_f64(), json["jobs"].as_u64()), (Some(2.0), Some(30)));
     let lines = said(&in_folder(folder.path(), &["sim", file.path()]));
-    assert!(lines.lines().any(|l| l.starts_with(" limit, no guarantee") && l.ends_with("33.33")));
+    let row = lines.lines().find(|l| l.starts_with(" limit, no guarantee ")).expect(&lines);
+    assert_eq!(row.split_whitespace().rfind(|cell| *cell != "–"), Some("33.33"), "{lines}");
     let kept = object(&in_folder(folder.path(), &["sim", file.path(), "--json"]));
     assert_eq!(kept["limit"]["guaranteed"]["bound"], guaranteed);
     assert!(!said(&in_folder(folder.path(), &["sim", other.path()])).contains("limit"));
@@ -74,4 +75,42 @@ fn when_time_is_up_the_figure_is_called_a_bound() {
     let output = in_folder(folder.path(), &["limit", file.path(), "--time-limit", "0ms"]);
     assert!(output.status.success());
     assert!(said(&output).contains("none found") && said(&output).contains("a bound only"));
+}
+
+#[test]
+fn a_poorer_search_takes_nothing_from_a_better_one_before_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = three("6.6ms");
+    let spans = |words: &[&str]| {
+        let json = object(&in_folder(folder.path(), &[&["limit", file.path()], words].concat()));
+        [&json["guaranteed"], &json["free"]].map(Clone::clone)
+    };
+    let table = || said(&in_folder(folder.path(), &["sim", file.path()]));
+    let poor = spans(&["--json", "--time-limit", "1ns"]);
+    assert!(poor.iter().all(|span| span["found"].is_null()), "{poor:?}");
+    let best = spans(&["--json"]);
+    let lines = table();
+    assert!(best.iter().all(|span| span["exact"] == true) && lines.contains("33.33"));
+    assert_eq!(spans(&["--json", "--time-limit", "1ns"]), best);
+    assert_eq!(table(), lines);
+    // A search for one of both leaves the other.
+    let [_, free] = spans(&["--json", "--no-guarantee", "--time-limit", "1ns"]);
+    assert_eq!((free, table()), (best[1].clone(), lines));
+}
+
+#[test]
+fn an_absurd_lag_is_refused_with_what_to_give() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = three("6.6ms");
+    let refused = |lag: &str| {
+        let output = in_folder(folder.path(), &["limit", file.path(), "--lag", lag]);
+        assert!(!output.status.success(), "{lag}");
+        complaint(&output)
+    };
+    assert!(refused("-1ms").contains("is negative; write a value of zero or more"));
+    let long = refused("101ms");
+    assert!(long.contains("the set lasts (100ms)") && long.contains("give a few"), "{long}");
+    assert!(refused("1h").contains("the set lasts"));
+    let most = ["limit", file.path(), "--lag", "100ms", "--time-limit", "1ns"];
+    assert!(in_folder(folder.path(), &most).status.success());
 }

@@ -7,6 +7,7 @@ use thiserror::Error;
 
 use onbeat_model::run::{Class, World};
 
+use crate::limit::Limits;
 use crate::plot::{self, PlotError};
 use crate::{Outcome, table};
 
@@ -34,6 +35,9 @@ pub struct Experiment {
     pub about: String,
     /// What came of it, in the order to be shown.
     pub outcomes: Vec<Outcome>,
+    /// What a scheduler that knows the future could do, if that was computed.
+    #[serde(default)]
+    pub limit: Option<Limits>,
     /// What a paper says, and what we measured.
     pub claims: Vec<Claim>,
     /// Perfetto traces: label, and path relative to the page.
@@ -119,7 +123,7 @@ fn experiment(e: &Experiment) -> Result<Value, PageError> {
     ] {
         let outcomes: Vec<&Outcome> = e.outcomes.iter().filter(|o| o.world == world).collect();
         if !outcomes.is_empty() {
-            worlds.push(self::world(name, &outcomes)?);
+            worlds.push(self::world(name, &outcomes, e.limit.as_ref())?);
         }
     }
     let claims: Vec<Value> = e
@@ -152,7 +156,7 @@ fn experiment(e: &Experiment) -> Result<Value, PageError> {
 }
 
 /// Figures, pictures and tables of one world.
-fn world(name: &str, outcomes: &[&Outcome]) -> Result<Value, PageError> {
+fn world(name: &str, outcomes: &[&Outcome], limit: Option<&Limits>) -> Result<Value, PageError> {
     let rate = rate(outcomes);
     let safe = Value::from_safe_string;
     let curves = match plot::has_curves(outcomes) {
@@ -170,7 +174,7 @@ fn world(name: &str, outcomes: &[&Outcome]) -> Result<Value, PageError> {
         frames,
         quantities => safe(plot::quantities(outcomes)?),
         by_task => table::by_task(outcomes).map(lines),
-        summary => lines(table::summary(outcomes)),
+        summary => lines(table::summary(outcomes, limit)),
         tasks,
     })
 }

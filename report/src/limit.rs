@@ -3,6 +3,10 @@
 
 use serde::{Deserialize, Serialize};
 
+/// What the lines of limits are called in tables.
+const ROW: &str = "limit";
+const ROW_FREE: &str = "limit, no guarantee";
+
 /// Least number of late jobs of a task set. docs/limit.md says what exactly.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Limits {
@@ -56,21 +60,35 @@ impl Span {
 }
 
 impl Limits {
-    /// Lines to stand under a table of policies, the figures below those in the column of late jobs.
-    pub fn lines(&self, table: &str) -> String {
-        let edge = |line: &str| {
-            let head = ["miss %", "late %"].into_iter().find(|head| line.contains(head))?;
-            let end = line.find(head)? + head.len();
-            Some(line[..end].chars().count())
+    /// What two searches for [the same](Limits::same_question) say together. Bounds are proven and schedules were made, so the
+    /// greatest bound and the best schedule hold. A schedule that keeps all reservations is one without a guarantee,
+    /// too; and what nobody can do without a guarantee, nobody can do with one.
+    pub fn with(self, other: Limits) -> Limits {
+        let both = |a: Option<Span>, b: Option<Span>| match (a, b) {
+            (Some(a), Some(b)) => Some(a.with(b)),
+            (one, other) => one.or(other),
         };
-        let edge = table.lines().rev().find_map(edge).unwrap_or(0);
-        let line = |label: &str, span: Option<Span>| {
-            let Some(span) = span.filter(Span::tells) else { return String::new() };
-            let label = format!(" {label} ");
-            let room = edge.saturating_sub(label.chars().count());
-            format!("{label}{:>room$}\n", span.percent(self.jobs))
-        };
-        line("limit", self.guaranteed) + &line("limit, no guarantee", self.free)
+        let mut guaranteed = both(self.guaranteed, other.guaranteed);
+        let mut free = both(self.free, other.free);
+        if let (Some(guaranteed), Some(free)) = (&mut guaranteed, &mut free) {
+            guaranteed.bound = guaranteed.bound.max(free.bound);
+            free.found = [guaranteed.found, free.found].into_iter().flatten().min();
+        }
+        Limits { guaranteed, free, ..self }
+    }
+
+    /// Whether both are about so many jobs on such a machine.
+    pub fn same_question(&self, other: &Limits) -> bool {
+        let key = |l: &Limits| (l.jobs, l.capacity, l.lag_ms);
+        key(self) == key(other)
+    }
+
+    /// Lines for a table of policies: a name, and the figure for the column of late jobs in per cent.
+    pub fn rows(&self) -> Vec<(&'static str, String)> {
+        [(ROW, self.guaranteed), (ROW_FREE, self.free)]
+            .into_iter()
+            .filter_map(|(name, span)| Some((name, span.filter(Span::tells)?.percent(self.jobs))))
+            .collect()
     }
 
     /// The same in a sentence; empty if nothing is known.
@@ -107,24 +125,14 @@ mod tests {
     };
 
     #[test]
-    fn figures_stand_in_the_column_of_late_jobs() {
-        let table =
-            " policy           worst fps  miss %  sd\n g-edf+cbs               20   14.50   1\n";
-        let lines = LIMITS.lines(table);
-        let ends =
-            |text: &str, what: &str| text.lines().find_map(|l| Some(l.find(what)? + what.len()));
-        assert_eq!(ends(&lines, "5.20"), ends(table, "miss %"), "{lines}");
-        assert_eq!(ends(&lines, "2.00 to 2.30"), ends(table, "miss %"), "{lines}");
-    }
-
-    #[test]
-    fn without_such_a_column_the_figures_are_still_there() {
+    fn what_says_nothing_is_neither_a_line_nor_a_sentence() {
         let limits = Limits { free: Some(Span { bound: 20, found: None }), ..LIMITS };
-        assert_eq!(limits.lines(""), " limit 5.20\n limit, no guarantee at least 2.00\n");
+        let rows = [("limit", "5.20".into()), ("limit, no guarantee", "at least 2.00".into())];
+        assert_eq!(limits.rows(), rows);
         assert!(limits.sentence().contains("5.20 % if all reservations are kept, at least 2.00 %"));
         let nothing = Span { bound: 0, found: None };
         let nothing = Limits { guaranteed: None, free: Some(nothing), ..LIMITS };
-        assert_eq!((nothing.sentence(), nothing.lines("")), (String::new(), String::new()));
+        assert_eq!((nothing.sentence(), nothing.rows()), (String::new(), vec![]));
     }
 
     #[test]
@@ -133,5 +141,23 @@ mod tests {
         let b = Span { bound: 2, found: Some(5) };
         assert_eq!(a.with(b), Span { bound: 3, found: Some(5) });
         assert!(!a.with(b).is_exact() && a.with(Span { bound: 0, found: Some(3) }).is_exact());
+    }
+
+    #[test]
+    fn a_poorer_search_takes_nothing_away() {
+        let poor = Span { bound: 0, found: None };
+        let poor = Limits { guaranteed: Some(poor), free: Some(poor), ..LIMITS };
+        assert_eq!((LIMITS.with(poor), poor.with(LIMITS)), (LIMITS, LIMITS));
+        let unasked = Limits { guaranteed: None, ..LIMITS };
+        assert_eq!((LIMITS.with(unasked), unasked.with(LIMITS)), (LIMITS, LIMITS));
+    }
+
+    #[test]
+    fn schedules_with_a_guarantee_do_without_one_and_bounds_without_hold_with_one() {
+        let span = |bound, found| Some(Span { bound, found });
+        let with = Limits { guaranteed: span(10, Some(40)), free: None, ..LIMITS };
+        let free = Limits { guaranteed: None, free: span(20, None), ..LIMITS };
+        let both = with.with(free);
+        assert_eq!((both.guaranteed, both.free), (span(20, Some(40)), span(20, Some(40))));
     }
 }

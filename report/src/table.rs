@@ -5,6 +5,7 @@ use comfy_table::{CellAlignment, Table, presets};
 use onbeat_model::metrics::TaskMetrics;
 
 use crate::Outcome;
+use crate::limit::Limits;
 
 /// Column heads and what they mean; used by the page too.
 pub const COLUMNS: [(&str, &str); 15] = [
@@ -71,8 +72,9 @@ pub(crate) fn beyond(misses: u64, owed_late: u64) -> String {
 }
 
 /// Heads with their meaning, and a line for each policy, without columns that have nothing to say: lost events if there
-/// are none, and means over tasks if their periods differ.
-pub(crate) fn summary(outcomes: &[&Outcome]) -> Lines {
+/// are none, and means over tasks if their periods differ. Below, if it is known, what a scheduler could do that knows
+/// the future; of it only the late jobs are known.
+pub(crate) fn summary(outcomes: &[&Outcome], limits: Option<&Limits>) -> Lines {
     let lost = outcomes.iter().any(|o| o.metrics.lost_events > 0);
     let means = outcomes.iter().any(|o| o.metrics.mean_fps.is_some());
     let wanted = |head: &str| match head {
@@ -84,7 +86,16 @@ pub(crate) fn summary(outcomes: &[&Outcome]) -> Lines {
         row.into_iter().zip(COLUMNS).filter(|(_, c)| wanted(c.0)).map(|(cell, _)| cell).collect()
     };
     let head = COLUMNS.into_iter().filter(|c| wanted(c.0)).collect();
-    Lines { head, rows: outcomes.iter().map(|o| kept(row(o))).collect() }
+    let limit = |(name, late): (&str, String)| {
+        COLUMNS.map(|column| match column.0 {
+            "policy" => name.into(),
+            "miss %" => late.clone(),
+            _ => "–".into(),
+        })
+    };
+    let limits = limits.map(Limits::rows).unwrap_or_default().into_iter().map(limit);
+    let rows = outcomes.iter().map(|o| row(o)).chain(limits.map(Vec::from));
+    Lines { head, rows: rows.map(kept).collect() }
 }
 
 /// Results of each task under each policy, if tasks differ in period, budget or work; else `None`.
@@ -170,11 +181,11 @@ impl Lines {
     }
 }
 
-/// The tables as text: where tasks differ, first the results of each, then one line a policy.
-pub fn render(outcomes: &[Outcome]) -> String {
+/// The tables as text: where tasks differ, first the results of each, then one line a policy, and the limits.
+pub fn render(outcomes: &[Outcome], limits: Option<&Limits>) -> String {
     let outcomes: Vec<&Outcome> = outcomes.iter().collect();
     let each = by_task(&outcomes).map_or_else(String::new, |lines| lines.text(2) + "\n");
-    each + &summary(&outcomes).text(1)
+    each + &summary(&outcomes, limits).text(1)
 }
 
 #[cfg(test)]
@@ -184,7 +195,7 @@ mod tests {
 
     #[test]
     fn the_table_has_a_head_and_a_line_for_each_policy() {
-        let text = render(&[outcome("g-edf+fcbs"), outcome("eevdf")]);
+        let text = render(&[outcome("g-edf+fcbs"), outcome("eevdf")], None);
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(lines.len(), 3, "{text}");
         assert!(lines[0].trim_start().starts_with("policy"), "{text}");
@@ -199,7 +210,7 @@ mod tests {
         let mut run = sample("g-edf", World::Sim, 4);
         (run.tasks[1].entry, run.tasks[1].period) = (1, run.tasks[1].period * 2);
         run.tasks[1].budget *= 2; // so job 4 of 44 ms is owed
-        let text = render(&[Outcome::of(&run)]);
+        let text = render(&[Outcome::of(&run)], None);
         let lines: Vec<Vec<&str>> = text.lines().map(|l| l.split_whitespace().collect()).collect();
         assert_eq!(lines.len(), 6, "{text}");
         assert_eq!(
@@ -209,7 +220,7 @@ mod tests {
         assert!(lines[2].starts_with(&["g-edf", "movie-1", "82", "50", "97"]), "{text}");
         assert!(text.contains("promise") && !text.contains("mean fps"), "{text}");
         run.tasks[1] = onbeat_model::run::TaskInfo { name: "x".into(), ..run.tasks[0].clone() };
-        assert!(!render(&[Outcome::of(&run)]).contains("promise"), "tasks are alike");
+        assert!(!render(&[Outcome::of(&run)], None).contains("promise"), "tasks are alike");
     }
 
     #[test]
@@ -230,7 +241,38 @@ mod tests {
     fn lost_events_get_a_column() {
         let mut o = outcome("g-edf");
         o.metrics.lost_events = 12;
-        let text = render(&[o]);
+        let text = render(&[o], None);
         assert!(text.contains("lost") && text.contains("12"), "{text}");
+    }
+
+    #[test]
+    fn limits_are_lines_with_a_figure_in_the_column_of_late_jobs_only() {
+        use crate::limit::Span;
+        let limits = Limits {
+            jobs: 1000,
+            capacity: 3.8,
+            lag_ms: 1.0,
+            guaranteed: Some(Span { bound: 52, found: Some(52) }),
+            free: Some(Span { bound: 20, found: Some(23) }),
+        };
+        let text = render(&[outcome("g-edf")], Some(&limits));
+        let lines: Vec<Vec<char>> = text.lines().map(|l| l.chars().collect()).collect();
+        let end = |line: &[char], what: &str| {
+            let line: String = line.iter().collect();
+            let before = line.split_once(what).unwrap_or_else(|| panic!("{text}")).0;
+            before.chars().count() + what.chars().count()
+        };
+        assert_eq!(lines.len(), 4, "{text}");
+        let edge = end(&lines[0], "miss %");
+        for (line, name, figure) in
+            [(&lines[2], " limit ", "5.20"), (&lines[3], " limit, no guarantee ", "2.00 to 2.30")]
+        {
+            assert_eq!(end(line, figure), edge, "{text}");
+            let line: String = line.iter().collect();
+            assert!(line.starts_with(name) && line.contains('–'), "{text}");
+            assert_eq!(line.matches('.').count(), figure.matches('.').count(), "{text}");
+        }
+        let nothing = Limits { guaranteed: None, free: None, ..limits };
+        assert_eq!(render(&[outcome("g-edf")], Some(&nothing)), render(&[outcome("g-edf")], None));
     }
 }

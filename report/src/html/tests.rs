@@ -16,6 +16,7 @@ fn page(outcomes: Vec<Outcome>) -> Page {
         title: "Six movies".into(),
         about: String::new(),
         outcomes,
+        limit: None,
         claims: vec![claim],
         traces: vec![("g-edf".into(), "traces/kato-11-lab-g-edf.pftrace".into())],
     };
@@ -100,4 +101,20 @@ fn names_cannot_break_the_page() {
     let html = render(&p).unwrap();
     assert!(!html.contains("<script"), "{html}");
     assert!(!html.contains("<b>&"), "{html}");
+}
+
+#[test]
+fn limits_are_lines_of_the_table_of_each_world() {
+    use crate::limit::{Limits, Span};
+    let sim = Outcome::of(&sample("g-edf", World::Sim, 4));
+    let mut p = page(vec![outcome("g-edf"), sim]);
+    let guaranteed = Some(Span { bound: 52, found: Some(52) });
+    let (capacity, lag_ms) = (3.8, 1.0);
+    let limit = Limits { jobs: 1000, capacity, lag_ms, guaranteed, free: guaranteed };
+    p.experiments[0].limit = Some(limit);
+    let html = render(&p).unwrap();
+    for name in ["limit", "limit, no guarantee"] {
+        assert_eq!(html.matches(&format!("<td>{name}</td>")).count(), 2, "{name}");
+    }
+    assert_eq!(html.matches("<td>5.20</td>").count(), 4);
 }
