@@ -36,9 +36,10 @@ impl Order {
         matches!(self, Order::SplitEdf | Order::SplitEdfPostponed)
     }
 
-    /// Whether a server that isolates does so in this order too: first come, first served knows no deadlines.
+    /// Whether a server that isolates does so in this order too. First come, first served and shortest period first
+    /// know no deadlines, by which servers put overruns off and admission tells what fits.
     pub fn isolates(self) -> bool {
-        self != Order::GlobalFifo
+        !matches!(self, Order::GlobalFifo | Order::RateMonotonic)
     }
 
     /// The number of the core's queues on so many CPUs, which `clusters` share under a clustered order.

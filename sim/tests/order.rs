@@ -49,7 +49,7 @@ fn passes_on(policy: &CorePolicy) -> bool {
     matches!(policy.server, Server::Fcbs | Server::FcbsLag)
 }
 
-/// Whether spent servers go on where there is slack, which the log does not show; `promise.rs` tries these.
+/// Whether spent servers go on where there is slack, which the log does not show; `promise` tries these.
 fn lends(policy: &CorePolicy) -> bool {
     matches!(policy.server, Server::CbsSlack | Server::CbsPredict)
 }
