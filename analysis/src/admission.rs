@@ -7,8 +7,8 @@
 //! A load is Q / min(D, P): utilization, or density where the deadline is shorter than the period. Partitioned EDF then
 //! meets all deadlines of implicit-deadline reservations (Liu and Layland 1973); global and clustered EDF serve Q every P with
 //! bounded tardiness (Devi and Anderson 2005). Where reservations may be split each CPU is tested exactly by its demand
-//! (`semi`). Under rate-monotonic order the test says what fits, not what is in time: the service takes that order only from who
-//! asks for no isolation.
+//! (`semi`). Under rate-monotonic order the test says what fits, not what is in time: the service takes that order only
+//! from who asks for no isolation.
 
 use std::collections::BTreeMap;
 
