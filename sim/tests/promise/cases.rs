@@ -9,7 +9,7 @@ use onbeat_model::units::Fraction;
 use onbeat_sim::{Load, Split};
 
 use crate::sets::{Set, Task};
-use crate::{MS, US, events, named, worst};
+use crate::{MS, US, events, named, sets, worst};
 
 /// Jobs of these times from `first` on.
 fn jobs(first: u64, period: u64, delays: &[u64], times: &[u64]) -> Load {
@@ -69,6 +69,29 @@ fn an_overrun_in_parts_harms_nobody_on_the_cpus_of_its_windows() {
     let steady = jobs(17_600 * US, 7_687 * US, &[], &[1_329 * US; 18]);
     let whole = task(1_330 * US, 7_687 * US, true, vec![steady]);
     let late = worst(&set(2, 0, vec![whole, split]), named("edf-wm+cbs-hard"));
+    assert_eq!(late, 0, "ns late");
+}
+
+#[test]
+#[ignore = "broken: 15 us late in two of 500,000 sets, beside best-effort work"]
+fn an_overrun_on_a_full_cpu_takes_slack_only_where_there_is_some() {
+    let (over, full) = (54_253_455, 27_517_655);
+    let hostile = jobs(25_800_000, 59_816_000, &[], &[over]);
+    let delays = [20_024_413, 22_264_900, 25_559_535];
+    let honest = jobs(20_400_000, 43_551_000, &delays, &[full, full]);
+    let tasks = vec![
+        task(19_030_520, 59_816_000, false, vec![hostile]),
+        task(full, 43_551_000, true, vec![honest]),
+    ];
+    for server in ["cbs-slack", "cbs-predict"] {
+        assert_eq!(worst(&set(1, 2, tasks.clone()), named(&format!("p-edf+{server}"))), 0);
+    }
+}
+
+#[test]
+#[ignore = "broken: 0.1 ms late in two of 40,000 sets"]
+fn a_split_reservation_that_keeps_to_its_budget_is_in_time_beside_marks() {
+    let late = worst(&sets::split(2_002_022, true, false), named("edf-wmr+cbs-slack"));
     assert_eq!(late, 0, "ns late");
 }
 
