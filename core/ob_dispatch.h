@@ -162,6 +162,8 @@ OB_FN u64 ob_pick(ob_p ob OB_ARG, u32 cpu, ob_task_p prev OB_ARG, u64 now)
 	if (prev && prev->server && !ob_server_rests(prev->server) &&
 	    (ob_thread_cpus(prev->server, prev) & bit))
 		mine = prev->server;
+	if (mine)
+		ob_server_restand(mine, now);
 	be = (prev && !prev->server) || ob_share_waiting(ob, bit);
 
 	cand = (ob->online & bit) ? (ob_server_p)ob_tree_first(&c->domain->active, bit) : OB_NULL;
@@ -310,6 +312,7 @@ OB_INLINE void ob_key_check(ob_p ob, ob_cpu_p c, ob_server_p sv, u64 now)
 
 	if (ob_policy_lends(sv) != OB_LENDS_START || c->server != sv)
 		return;
+	ob_server_restand(sv, now);
 	c->key = ob_server_key(sv, now);
 	first = ob_tree_first(&c->domain->active, OB_BIT(c->id));
 	if (first && ob_key_beats(first->key, c->key))
@@ -461,6 +464,13 @@ OB_FN void ob_alarm(ob_p ob OB_ARG, u64 now)
 		if (!n)
 			break;
 		sv = OB_SERVER_OF_LAX(n);
+		/* A thread of it has run meanwhile beside those that wait. */
+		if (sv->running && now > sv->charged) {
+			ob_server_charge(sv, now);
+			ob_server_requeue(ob, sv);
+			if (!sv->lax.linked || sv->lax.key > now)
+				continue;
+		}
 		if (ob_soon(sv, now))
 			sv->soon = 1;
 		else

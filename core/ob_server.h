@@ -181,6 +181,22 @@ OB_INLINE void ob_server_update(ob_p ob, ob_server_p sv)
 	ob_laxity_sync(ob, sv);
 }
 
+/* A thread of `sv` that waits stands where those that run do: keys by the latest time to begin grow
+ * while they run, and a thread is not to go before its own siblings by an older key. */
+OB_FN void ob_server_restand(ob_server_p sv OB_ARG, u64 now)
+{
+	u64 key;
+
+	if (!sv->node.linked || ob_policy_lends(sv) != OB_LENDS_START)
+		return;
+	key = ob_server_key(sv, now);
+	if (sv->node.key == key)
+		return;
+	ob_tree_remove(&sv->domain->active, &sv->node);
+	sv->node.key = key;
+	ob_tree_insert(&sv->domain->active, &sv->node);
+}
+
 /* When what runs on `c` has run for so long that somebody who waits comes first: keys by the latest
  * time to begin grow while their servers run. */
 OB_INLINE u64 ob_key_passes(ob_server_p sv, ob_cpu_p c)
@@ -192,6 +208,9 @@ OB_INLINE u64 ob_key_passes(ob_server_p sv, ob_cpu_p c)
 	    ob_policy_lends(sv) != OB_LENDS_START)
 		return OB_NEVER;
 	first = ob_tree_first(&sv->domain->active, OB_BIT(c->id));
+	/* Behind a sibling that waits there may be others: look again in a while. */
+	if (first == &sv->node)
+		return sv->charged + OB_LEAST_LEFT / 2;
 	if (!first || first->key < key || first->key + OB_LEAST_LEFT / 2 >= ob_key_due(sv))
 		return OB_NEVER;
 	return sv->charged + 2 * (first->key - key) / sv->running + 2;

@@ -95,7 +95,13 @@ OB_FN void ob_window_release(ob_p ob OB_ARG, ob_server_p sv OB_ARG, u64 now)
 		ob_window_enter(ob, sv, next, 0, now);
 	else if (leg > sv->leg)
 		ob_window_enter(ob, sv, sv->cycle, leg, now);
-	else
+	else if (now > end - sv->window && now > sv->cycle && sv->e > 0 &&
+		 (u64)sv->e * sv->window > (end - now) * sv->plan[leg & (OB_MAX_LEGS - 1)].budget) {
+		if (leg + 1 < sv->legs)
+			ob_window_enter(ob, sv, sv->cycle, leg + 1, now);
+		else
+			ob_window_enter(ob, sv, next, 0, now);
+	} else
 		ob_window_watch(ob, sv);
 }
 

@@ -27,7 +27,6 @@ fn set(cpus: u32, best_effort: usize, tasks: Vec<Task>) -> Set {
 }
 
 #[test]
-#[ignore = "broken: a waiting thread's older key goes before the grown one of its siblings that run"]
 fn threads_of_one_reservation_do_not_preempt_each_other_all_the_time() {
     let short = jobs(500 * US, 4 * MS, &[], &[100 * US]);
     let threads = vec![Load::Endless, short, Load::Endless, Load::Endless];
@@ -39,7 +38,6 @@ fn threads_of_one_reservation_do_not_preempt_each_other_all_the_time() {
 }
 
 #[test]
-#[ignore = "broken: laxity is reckoned from the budget that was left before a sibling ran"]
 fn a_reservation_of_which_one_thread_runs_and_another_waits_is_not_without_laxity() {
     let (steady, crowd) =
         (160 * US, vec![Load::Endless, jobs(21_600 * US, 33 * MS, &[], &[12 * MS])]);
@@ -54,7 +52,6 @@ fn a_reservation_of_which_one_thread_runs_and_another_waits_is_not_without_laxit
 }
 
 #[test]
-#[ignore = "broken: a job that comes in the middle of a window has all that the window's share has left"]
 fn an_overrun_in_parts_harms_nobody_on_the_cpus_of_its_windows() {
     let mut legs = [(0, 0); ffi::OB_MAX_LEGS as usize];
     (legs[0], legs[1]) = ((0, 28_904 * US), (1, 3_347 * US));
@@ -73,7 +70,6 @@ fn an_overrun_in_parts_harms_nobody_on_the_cpus_of_its_windows() {
 }
 
 #[test]
-#[ignore = "broken: 15 us late in two of 500,000 sets, beside best-effort work"]
 fn an_overrun_on_a_full_cpu_takes_slack_only_where_there_is_some() {
     let (over, full) = (54_253_455, 27_517_655);
     let hostile = jobs(25_800_000, 59_816_000, &[], &[over]);

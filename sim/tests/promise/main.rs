@@ -194,7 +194,6 @@ fn no_owed_job_is_late_where_reservations_that_keep_to_their_budgets_are_split()
 }
 
 #[test]
-#[ignore = "broken: a job that comes in the middle of a window has all that the window's share has left"]
 fn no_owed_job_is_late_where_overruns_are_split() {
     for order in [Order::SplitEdf, Order::SplitEdfPostponed] {
         let make = |seed| sets::split(seed, order == Order::SplitEdfPostponed, true);
@@ -224,7 +223,6 @@ fn under_edzl_no_owed_job_is_late_for_equal_periods_nor_by_two_milliseconds_for_
 }
 
 #[test]
-#[ignore = "broken: cases.rs has the reasons"]
 fn under_edzl_nor_where_reservations_have_several_threads() {
     under_edzl(sets() / 25, true);
 }
