@@ -97,7 +97,7 @@ OB_INLINE int ob_share_calls(ob_p ob, ob_cpu_p c, u64 now)
 /* Best-effort work has come to `cpus`, for which none waited. A quantum that nobody wanted is no
  * debt of the last moment: by the rule of a constant bandwidth server it is due a period from now,
  * if what is left until its deadline would give it more than its share. */
-OB_INLINE void ob_share_arrive(ob_p ob, u64 cpus, u64 now)
+OB_FN void ob_share_arrive(ob_p ob OB_ARG, u64 cpus, u64 now)
 {
 	cpus &= ob->share_ready;
 	while (cpus && OB_LOOP) {
@@ -114,7 +114,7 @@ OB_INLINE void ob_share_arrive(ob_p ob, u64 cpus, u64 now)
 
 /* Best-effort work has come that may run on `cpus`: one that owes it time now picks again. Whether
  * there is one. */
-OB_INLINE int ob_share_claim(ob_p ob, u64 cpus, u64 now)
+OB_FN u64 ob_share_claim(ob_p ob OB_ARG, u64 cpus, u64 now)
 {
 	cpus &= ob->share_ready;
 	while (cpus && OB_LOOP) {
@@ -167,8 +167,8 @@ OB_INLINE u64 ob_share_credit(ob_p ob, ob_task_p t)
 	return ob->slice - ob_min(t->burst, ob->slice);
 }
 
-/* CPUs at most that one wake-up looks at. */
-#define OB_WAKE_LOOKS 8
+/* CPUs that one wake-up looks at, from the thread's last one on. */
+#define OB_WAKE_LOOKS 0xffULL
 
 /* `c` serves best effort of virtual time `vtime`. */
 OB_INLINE void ob_share_advance(ob_p ob, ob_cpu_p c, u64 vtime)
@@ -186,20 +186,11 @@ OB_INLINE void ob_share_begin(ob_p ob, ob_cpu_p c, ob_task_p t)
 	ob_share_advance(ob, c, t->vtime);
 }
 
-/* The virtual time of those with whom `t` will share CPUs: of the whole machine, or of the CPUs
- * that it is bound to, if these are few. */
+/* The virtual time of those with whom `t` will share CPUs: of the whole machine, or, if it is bound
+ * to some, of its last one. */
 OB_INLINE u64 ob_share_vtime(ob_p ob, ob_task_p t)
 {
-	u64 cpus = t->cpus & ob->online, vtime = 0;
-	u32 i;
-
-	if (cpus == ob->online)
-		return ob->vtime;
-	for (i = OB_ZERO; i < OB_WAKE_LOOKS && cpus && OB_LOOP; i++) {
-		vtime = ob_max(vtime, ob->cpu[ob_lowest(cpus) & (OB_MAX_CPUS - 1)].vtime);
-		cpus &= cpus - 1;
-	}
-	return cpus ? ob->vtime : vtime;
+	return ob->online & ~t->cpus ? ob_cpu(ob, t->cpu)->vtime : ob->vtime;
 }
 
 /* Virtual time by which who wakes must be behind who runs to have the CPU at once. Less gains
@@ -239,35 +230,34 @@ OB_INLINE u64 ob_share_recheck(ob_cpu_p c, ob_task_p t)
 }
 
 /* `t` has woken and waits: who sleeps much is not to wait for the slices of those who never do. Its
- * last CPU is asked first, then those after it. */
-OB_INLINE void ob_share_wake(ob_p ob, ob_task_p t, u64 now)
+ * last CPU is asked first, then those after it. Whom a thread has woken does not have its CPU at
+ * once: it may be about to sleep, and messages that come one by one are best read together. */
+OB_FN void ob_share_wake(ob_p ob OB_ARG, ob_task_p t OB_ARG, u64 now)
 {
-	u64 cpus = t->cpus & ob->online, from = cpus & ~(OB_BIT(t->cpu) - 1), again = OB_NEVER;
-	ob_cpu_p soonest = OB_NULL;
-	u32 i;
+	u64 cpus = t->cpus & ob->online;
+	u32 last = cpus & OB_BIT(t->cpu) ? t->cpu : ob_lowest(cpus);
+	ob_cpu_p c = ob_cpu(ob, last);
 
-	for (i = OB_ZERO; i < OB_WAKE_LOOKS && cpus && OB_LOOP; i++) {
-		ob_cpu_p c = &ob->cpu[ob_lowest(from ? from : cpus) & (OB_MAX_CPUS - 1)];
+	last &= OB_MAX_CPUS - 1;
+	cpus = cpus >> last | cpus << ((OB_MAX_CPUS - last) & (OB_MAX_CPUS - 1));
+	cpus = t->told ? 0 : cpus & OB_WAKE_LOOKS;
+	while (cpus && OB_LOOP) {
+		ob_cpu_p other = ob_cpu(ob, last + ob_lowest(cpus));
 
-		if (!t->told && ob_share_overtakes(c, t, now)) {
-			ob->kick |= OB_BIT(c->id);
+		if (ob_share_overtakes(other, t, now)) {
+			ob->kick |= OB_BIT(other->id);
 			return;
 		}
-		if (c->other && !c->other->server && ob_share_recheck(c, t) < again) {
-			again = ob_share_recheck(c, t);
-			soonest = c;
-		}
-		cpus &= ~OB_BIT(c->id);
-		from &= cpus;
+		cpus &= cpus - 1;
 	}
-	if (soonest && again < soonest->timer) {
-		soonest->timer = ob_max(again, now + (t->told ? 2 * OB_WAKE_GRAIN : 1));
-		ob->rearm |= OB_BIT(soonest->id);
+	if (c->other && !c->other->server && ob_share_recheck(c, t) < c->timer) {
+		c->timer = ob_max(ob_share_recheck(c, t), now + (t->told ? 2 * OB_WAKE_GRAIN : 1));
+		ob->rearm |= OB_BIT(c->id);
 	}
 }
 
 /* Whether somebody who waits should have `c` in place of the best effort there. */
-OB_INLINE int ob_share_overtaken(ob_p ob, ob_cpu_p c, u64 now)
+OB_FN u64 ob_share_overtaken(ob_p ob OB_ARG, ob_cpu_p c OB_ARG, u64 now)
 {
 	ob_node_p first = ob_tree_first(&ob->best_effort, OB_BIT(c->id));
 
@@ -309,7 +299,7 @@ OB_FN void ob_share_online(ob_p ob OB_ARG)
 /* Queues `t` near those who wait for its CPUs, as if it had taken turns with them: no more than a
  * slice before them if it slept, no more than one of its own slices after them whatever it and
  * others had elsewhere. Nobody waits for longer than a turn of everybody. */
-OB_INLINE void ob_share_enqueue(ob_p ob, ob_task_p t, u32 woke, u64 now)
+OB_FN void ob_share_enqueue(ob_p ob OB_ARG, ob_task_p t OB_ARG, u32 woke, u64 now)
 {
 	ob_node_p first = ob_tree_first(&ob->best_effort, t->cpus);
 	u64 from = ob->vtime;
