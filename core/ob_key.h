@@ -76,6 +76,8 @@ OB_FN void ob_server_admit(ob_p ob OB_ARG, ob_server_p sv OB_ARG)
 		sv->share = (sv->budget << OB_SHARE_BITS) / ob_max(most, 1) + 1;
 		if (!sv->domain->bandwidth || most < sv->domain->shortest)
 			sv->domain->shortest = most;
+		if (!sv->domain->bandwidth || sv->budget > sv->domain->largest)
+			sv->domain->largest = sv->budget;
 		sv->domain->bandwidth += sv->share;
 		ob_pledge(sv);
 		return;

@@ -9,13 +9,14 @@
  *
  *   h(D) = Σ over s ≤ D of e + U (D − s), plus Σ over the others U (D − now),
  *
- * and its m CPUs can give m (D − now), less best effort's share. On one CPU that is EDF's processor
- * demand criterion (Baruah, Rosier and Howell 1990) with h a fluid bound from above, whose gap can
- * only grow between deadlines: so as long as the least gap over all s is not negative EDF serves
- * everybody in time, whatever ran before. Time passes at a rate of m, so the least gap S lasts for
- * about S/m (ob_slack_lasts): within that time the domain need not be looked at again. On several
- * CPUs the same number is necessary and not sufficient, as EDZL itself has no exact test;
- * docs/slack.md says what was tested.
+ * and on several CPUs, as each server has one at a time, what must be served by then of what is due
+ * later: e − (s − D) where that is positive. The m CPUs can give m (D − now), less best effort's
+ * share. On one CPU that is EDF's processor demand criterion (Baruah, Rosier and Howell 1990) with
+ * h a fluid bound from above, whose gap can only grow between deadlines: so as long as the least
+ * gap over all s is not negative EDF serves everybody in time, whatever ran before. Time passes at
+ * a rate of m, so the least gap S lasts for about S/m (ob_slack_lasts): within that time the domain
+ * need not be looked at again. On several CPUs the same number is necessary and not sufficient, as
+ * EDZL itself has no exact test; docs/slack.md says what was tested.
  */
 #ifndef OB_SLACK_H
 #define OB_SLACK_H
@@ -30,6 +31,8 @@
 #define OB_SLACK_EVERY 500000ULL
 /* Servers that are looked at; with more the domain is tight. */
 #define OB_SLACK_MOST 256
+/* And pairs of them. */
+#define OB_SLACK_PAIRS 8192
 /* Nobody's deadline counts as further away, ns: products stay below 2^63. */
 #define OB_SLACK_FAR (1ULL << 36)
 
@@ -108,9 +111,29 @@ OB_INLINE void ob_slack_gap(ob_p ob, ob_domain_p d, u64 left)
 	if (ob->share_permille)
 		gap += d->sum.ahead - (s64)(d->sum.cpus * left * ob->share_permille / 1000);
 	gap -= (s64)((d->sum.shares + d->bandwidth - d->pledged) * left >> OB_SHARE_BITS);
-	gap += d->sum.since - d->sum.owed;
+	gap += d->sum.since - d->sum.owed - d->sum.forced;
 	if (gap < d->sum.least)
 		d->sum.least = gap;
+}
+
+/* Sums up what must be served by `left` ns from now of the servers from `n` on, which are due then
+ * or later: each has one CPU at a time. On one CPU the gap at their own deadlines says as much. */
+OB_FN void ob_slack_force(ob_domain_p d OB_ARG, ob_node_p n OB_ARG, u64 left, u64 now)
+{
+	d->sum.forced = 0;
+	if (d->sum.cpus < 2)
+		return;
+	for (; n && n->key < now + left + d->largest && OB_LOOP; n = ob_tree_next(n)) {
+		u64 due = ob_min(n->key > now ? n->key - now : 0, OB_SLACK_FAR);
+		s64 e = ob_pledged(OB_SERVER_OF_PLEDGE(n), due, now) - (s64)(due - left);
+
+		if (e > 0)
+			d->sum.forced += e;
+		if (++d->sum.pairs > OB_SLACK_PAIRS)
+			d->sum.least = 0;
+		if (!d->sum.least)
+			return;
+	}
 }
 
 /* Adds `sv`, and the gap at its deadline. */
@@ -121,12 +144,14 @@ OB_INLINE void ob_slack_add(ob_p ob, ob_domain_p d, ob_server_p sv, u64 now)
 	if (sv->active && (sv->spent || sv->late || ob_policy_lends(sv) == OB_LENDS_START))
 		d->sum.claims++;
 	if (d->sum.fresh <= left) {
+		ob_slack_force(d, &sv->pledge, d->sum.fresh, now);
 		ob_slack_gap(ob, d, d->sum.fresh);
 		d->sum.fresh = OB_NEVER;
 	}
 	d->sum.owed += ob_pledged(sv, left, now);
 	d->sum.shares += sv->share;
 	d->sum.since += (s64)(sv->share * left >> OB_SHARE_BITS);
+	ob_slack_force(d, ob_tree_next(&sv->pledge), left, now);
 	ob_slack_gap(ob, d, left);
 }
 
@@ -148,6 +173,8 @@ OB_FN void ob_slack_reckon(ob_p ob OB_ARG, ob_domain_p d OB_ARG, u64 now)
 	d->sum.shares = 0;
 	d->sum.owed = 0;
 	d->sum.since = 0;
+	d->sum.forced = 0;
+	d->sum.pairs = 0;
 	d->sum.fresh = ob_min(d->shortest, OB_SLACK_FAR);
 	if (ob->share_period)
 		d->sum.fresh = ob_min(d->sum.fresh, ob->share_period);

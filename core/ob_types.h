@@ -177,6 +177,8 @@ struct ob_sums {
 	u64 shares; /* of the servers so far, 2^-OB_SHARE_BITS */
 	s64 owed;   /* budgets left of the servers so far */
 	s64 since;  /* their shares times the time to their deadlines */
+	s64 forced; /* of the budgets due later, what must be served by then */
+	u64 pairs;  /* that have been compared for it */
 	s64 least;  /* gap so far */
 	u64 fresh;  /* when a new job could be due at first, ns from now; OB_NEVER: done */
 	u64 claims; /* servers that stand elsewhere than by their own pair */
@@ -191,6 +193,7 @@ struct ob_domain {
 	u64 bandwidth;          /* of all servers that lend, 2^-OB_SHARE_BITS */
 	u64 pledged;            /* of those in `pledges` */
 	u64 shortest;           /* no relative deadline of theirs is shorter, ns */
+	u64 largest;            /* no budget of theirs is larger, ns */
 	u64 looked;             /* when its slack was reckoned last */
 	u64 look_at;            /* when it must be again */
 	u32 uncounted;          /* servers whose demand is not known: there is no slack then */

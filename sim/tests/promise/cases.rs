@@ -85,6 +85,27 @@ fn an_overrun_on_a_full_cpu_takes_slack_only_where_there_is_some() {
 }
 
 #[test]
+fn what_must_be_served_of_later_budgets_is_no_slack_on_several_cpus() {
+    let period = 35 * MS;
+    let of = |budget, first, honest, times: &[u64]| {
+        task(budget, period, honest, vec![jobs(first, period, &[], times)])
+    };
+    let mut tasks = vec![
+        of(6_164_235, 25_500_000, true, &[6_164_235]),
+        of(8_775_900, 8_700_000, false, &[25_526_269]),
+        of(5_696_985, 22_900_000, false, &[22_130_068]),
+        // At 45.7 ms it has 12.6 ms left until 70.9, so 2.6 of them must be served by 60.9.
+        of(12_612_880, 900_000, false, &[24_400_385, 41_880_138]),
+        of(4_730_775, 25_900_000, false, &[94_615_500]),
+        of(5_968_200, 9_400_000, false, &[17_904_600]),
+        of(11_067_700, 6_900_000, false, &[38_514_271]),
+    ];
+    tasks[4].marks = true;
+    let late = worst(&set(2, 1, tasks), named("g-edzl+cbs-predict"));
+    assert_eq!(late, 0, "ns late");
+}
+
+#[test]
 #[ignore = "broken: 0.1 ms late in two of 40,000 sets"]
 fn a_split_reservation_that_keeps_to_its_budget_is_in_time_beside_marks() {
     let late = worst(&sets::split(2_002_022, true, false), named("edf-wmr+cbs-slack"));
