@@ -230,6 +230,20 @@ OB_FN u64 ob_pick(ob_p ob OB_ARG, u32 cpu, ob_task_p prev OB_ARG, u64 now)
 	return (u64)t;
 }
 
+/* A thread of `sv` has begun to run. One is enough for want of laxity; with more there is some. */
+OB_INLINE void ob_server_attend(ob_p ob, ob_server_p sv, u64 now)
+{
+	if (!ob_server_attended(sv))
+		return;
+	if (sv->running == 1) {
+		ob_server_restand(sv, now);
+		return;
+	}
+	sv->urgent = 0;
+	sv->soon = 0;
+	ob_server_requeue(ob, sv);
+}
+
 /* `t` begins to run on `cpu`. */
 OB_FN void ob_run(ob_p ob OB_ARG, u32 cpu, ob_task_p t OB_ARG, u64 now)
 {
@@ -263,6 +277,8 @@ OB_FN void ob_run(ob_p ob OB_ARG, u32 cpu, ob_task_p t OB_ARG, u64 now)
 	}
 	ob_emit(ob, now, OB_KC(OB_EV_RUN, cpu), OB_TS(t->tid, sv ? sv->id : OB_NONE),
 		sv ? sv->s : 0, sv ? (u64)sv->e : 0);
+	if (sv)
+		ob_server_attend(ob, sv, now);
 	ob_arm(ob, c);
 	/* Siblings on other CPUs now share the budget with one more: their time is up sooner. */
 	if (sv && sv->running > 1)
@@ -299,6 +315,8 @@ OB_FN void ob_stop(ob_p ob OB_ARG, u32 cpu, u64 reason, u64 now)
 		return;
 	ob_server_charge(sv, now);
 	sv->running--;
+	if (sv->urgent || sv->soon)
+		ob_server_restand(sv, now);
 	if (reason == OB_STOP_PREEMPTED)
 		ob_budget_check(ob, sv, now);
 	else

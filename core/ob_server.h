@@ -62,6 +62,12 @@ OB_INLINE int ob_urgent_by_turns(ob_server_p sv)
 			      ob_server_lax(sv));
 }
 
+/* Whether it is served before others for want of laxity, and a thread of it runs. */
+OB_INLINE int ob_server_attended(ob_server_p sv)
+{
+	return sv->running && (sv->urgent ? !ob_urgent_by_turns(sv) : sv->soon);
+}
+
 /* Whether it may not run for longer than a turn of one thread at a time. */
 OB_INLINE int ob_server_takes_turns(ob_server_p sv)
 {
@@ -174,6 +180,22 @@ OB_FN void ob_laxity_sync(ob_p ob OB_ARG, ob_server_p sv OB_ARG)
 	ob->alarm_at = ob_min(ob->alarm_at, end);
 }
 
+/* The key of those of sv's threads that wait. Without laxity a server needs one CPU, and has it if
+ * one of its threads runs: the siblings are not to take those of others. */
+OB_FN u64 ob_server_node_key(ob_server_p sv OB_ARG, u64 now)
+{
+	u64 key = ob_server_key(sv, now), urgent = sv->urgent, soon = sv->soon;
+
+	if (!ob_server_attended(sv))
+		return key;
+	sv->urgent = 0;
+	sv->soon = 0;
+	key = ob_server_key(sv, now);
+	sv->urgent = (u8)urgent;
+	sv->soon = (u8)soon;
+	return key;
+}
+
 /* Brings sv's nodes in line with its waiting threads and its deadline, key unchanged. */
 OB_INLINE void ob_server_update(ob_p ob, ob_server_p sv)
 {
@@ -187,9 +209,12 @@ OB_FN void ob_server_restand(ob_server_p sv OB_ARG, u64 now)
 {
 	u64 key;
 
-	if (!sv->node.linked || ob_policy_lends(sv) != OB_LENDS_START)
+	/* A throttled one's node is elsewhere. */
+	if (!sv->node.linked || sv->throttled)
 		return;
-	key = ob_server_key(sv, now);
+	if (ob_policy_lends(sv) != OB_LENDS_START && !sv->urgent && !sv->soon)
+		return;
+	key = ob_server_node_key(sv, now);
 	if (sv->node.key == key)
 		return;
 	ob_tree_remove(&sv->domain->active, &sv->node);
@@ -264,15 +289,16 @@ OB_FN void ob_server_rearm(ob_p ob OB_ARG, ob_server_p sv OB_ARG)
  */
 OB_FN void ob_server_requeue(ob_p ob OB_ARG, ob_server_p sv OB_ARG)
 {
-	u64 key = ob_server_key(sv, sv->charged), cpus;
+	u64 key = ob_server_key(sv, sv->charged), waits, cpus;
 	u32 i;
 
 	if (sv->active && !sv->throttled) {
-		if (sv->node.linked && sv->node.key == key) {
+		waits = ob_server_node_key(sv, sv->charged);
+		if (sv->node.linked && sv->node.key == waits) {
 			ob_server_update(ob, sv);
 		} else {
 			ob_tree_remove(&sv->domain->active, &sv->node);
-			sv->node.key = key;
+			sv->node.key = waits;
 			sv->node.mask = ob_server_mask(sv);
 			sv->node.over = ob_server_over(sv);
 			ob_tree_insert(&sv->domain->active, &sv->node);

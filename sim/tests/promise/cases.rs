@@ -106,6 +106,20 @@ fn what_must_be_served_of_later_budgets_is_no_slack_on_several_cpus() {
 }
 
 #[test]
+fn threads_of_a_reservation_without_laxity_take_one_cpu_of_others() {
+    let steady = 9_138_279;
+    let wakes = jobs(6_053_039, 7_137_120, &[], &[4_804_339]);
+    let honest = vec![jobs(4_500 * US, 10_894 * US, &[], &[steady])];
+    let tasks = vec![
+        task(steady, 10_894 * US, true, honest),
+        task(27_263_304, 38_005 * US, false, vec![Load::Endless, Load::Endless]),
+        task(64_886_408, 72_685 * US, false, vec![wakes, Load::Endless, Load::Endless]),
+    ];
+    let late = worst(&set(3, 0, tasks), named("g-edzl+cbs-hard"));
+    assert_eq!(late, 0, "ns late");
+}
+
+#[test]
 #[ignore = "broken: 0.1 ms late in two of 40,000 sets"]
 fn a_split_reservation_that_keeps_to_its_budget_is_in_time_beside_marks() {
     let late = worst(&sets::split(2_002_022, true, false), named("edf-wmr+cbs-slack"));
