@@ -135,6 +135,10 @@ OB_FN u64 ob_pick_unreserved(ob_p ob OB_ARG, u32 cpu, ob_task_p prev OB_ARG, u64
 	}
 	c->key = OB_KEY_BE;
 	ob_share_has(c, t, now);
+	if (ob->best_effort.root) {
+		c->timer = ob_min(c->timer, ob_share_look(ob, c));
+		ob->rearm |= bit;
+	}
 	ob->idle &= ~bit;
 	return (u64)t;
 }

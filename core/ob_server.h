@@ -268,6 +268,8 @@ OB_FN void ob_arm(ob_p ob OB_ARG, ob_cpu_p c OB_ARG)
 			t = c->since + (c->owed ?: OB_ROTATE);
 		if (c->curr && ob_share_crowded(ob))
 			t = ob_min(t, ob_max(c->started, c->since) + ob_share_turn(ob));
+		if (c->other)
+			t = ob_min(t, ob_max(ob_share_look(ob, c), c->since + OB_WAKE_GRAIN));
 	}
 	c->timer = t;
 	ob->rearm |= OB_BIT(c->id);

@@ -183,7 +183,9 @@ OB_INLINE void ob_share_begin(ob_p ob, ob_cpu_p c, ob_task_p t)
 {
 	if (t->vtime + ob->slice < c->vtime)
 		t->vtime = c->vtime - ob->slice;
-	ob_share_advance(ob, c, t->vtime);
+	/* A quick one on a CPU that was idle is no measure for those who wait. */
+	if (!ob->best_effort.root)
+		ob_share_advance(ob, c, t->vtime);
 }
 
 /* The virtual time of those with whom `t` will share CPUs: of the whole machine, or, if it is bound
@@ -227,6 +229,17 @@ OB_INLINE u64 ob_share_recheck(ob_cpu_p c, ob_task_p t)
 	u64 left = t->vtime + OB_WAKE_GRAIN - ob_min(c->other->vtime, t->vtime);
 
 	return c->started + ob_max(left * c->other->weight / 100, OB_WAKE_GRAIN);
+}
+
+/* When the best effort on `c` is to be compared with who waits: soon if that one is known to use
+ * little. Who uses whole slices can wait for one. */
+OB_FN u64 ob_share_look(ob_p ob OB_ARG, ob_cpu_p c OB_ARG)
+{
+	ob_task_p first = (ob_task_p)ob_tree_first(&ob->best_effort, OB_BIT(c->id));
+
+	if (!first || first->told || first->burst > OB_WAKE_GRAIN || !c->other || c->other->server)
+		return OB_NEVER;
+	return ob_max(ob_share_recheck(c, first), c->started + 2 * OB_WAKE_GRAIN);
 }
 
 /* `t` has woken and waits: who sleeps much is not to wait for the slices of those who never do. Its
