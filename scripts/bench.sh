@@ -2,17 +2,18 @@
 # SPDX-License-Identifier: GPL-2.0-only
 # Measures what Onbeat costs; tables on stdout, everything measured in results/bench.
 #
-#   bench.sh [sim|loads|costs|sweeps|frames]...     all of them when none is given
+#   bench.sh [sim|loads|latency|costs|sweeps|frames]...     all of them when none is given
 #
 #   sim    jobs a second in the simulator, 24 tasks on 4 CPUs
 #   loads  usual loads in the lab under Onbeat without reservations, under the kernel's own EEVDF and
 #          under published sched_ext schedulers, on 1 and on 4 CPUs
+#   latency  how long an ordinary thread that wakes waits beside hogs, a build and messages, on 2 CPUs
 #   costs  guest nanoseconds per call of the scheduler's entry points with 1 to 1000 tasks
 #   sweeps three figures of 20,000 task sets each through all their tests, in seconds
 #   frames CPU time of a decoded frame under SCHED_DEADLINE and Onbeat, on one CPU of the lab
 set -eu
 cd "$(dirname "$0")/.."
-[ $# -gt 0 ] || set -- sim loads costs sweeps frames
+[ $# -gt 0 ] || set -- sim loads latency costs sweeps frames
 out=results/bench
 mkdir -p "$out"
 bin=target/release
@@ -62,6 +63,37 @@ loads() {
         }'
 }
 
+latency() {
+    scripts/fetch-peers.sh
+    for scheduler in eevdf flash bpfland rusty onbeat; do
+        echo "bench: wake-ups under $scheduler" >&2
+        peer=
+        case $scheduler in
+        flash | bpfland | rusty) peer="--program .cache/peers/bin/scx_$scheduler" ;;
+        esac
+        # shellcheck disable=SC2086 # two words or none
+        lab --cpus 2 $peer --program "$(command -v cyclictest)" --program "$(command -v hackbench)" \
+            --program "$(command -v nice)" --program "$(command -v setsid)" \
+            --file scripts/bench/latency.sh:/bin/latency -- sh /bin/latency "$scheduler" |
+            sed "s/^/$scheduler /"
+    done >"$out/latency"
+    echo "Wake-up latency in microseconds, average / greatest of 400"
+    awk '
+        { key = $2 " " $3; if (!(key in seen)) { order[++n] = key; seen[key] = 1 } value[key " " $1] = $4 " / " $5 }
+        END {
+            count = split("eevdf flash bpfland rusty onbeat", name)
+            printf "%-9s %4s", "beside", "nice"
+            for (i = 1; i <= count; i++) printf " %16s", name[i]
+            print ""
+            for (k = 1; k <= n; k++) {
+                split(order[k], part)
+                printf "%-9s %4s", part[1], part[2]
+                for (i = 1; i <= count; i++) printf " %16s", value[order[k] " " name[i]]
+                print ""
+            }
+        }' "$out/latency"
+}
+
 costs() {
     echo "Scheduler, guest nanoseconds per call on 1 CPU"
     for kind in fair reserved; do
@@ -107,9 +139,9 @@ frames() {
 
 for part in "$@"; do
     case $part in
-    sim | loads | costs | sweeps | frames) "$part" ;;
+    sim | loads | latency | costs | sweeps | frames) "$part" ;;
     *)
-        echo "bench: there is no part '$part'; choose from sim, loads, costs, sweeps, frames" >&2
+        echo "bench: there is no part '$part'; choose from sim, loads, latency, costs, sweeps, frames" >&2
         exit 2
         ;;
     esac
