@@ -119,9 +119,15 @@ int clock_event(struct bpf_perf_event_data *ctx)
 {
 	u32 cpu = bpf_get_smp_processor_id();
 	u64 now = bpf_ktime_get_ns();
+	ob_cpu_p c;
 
 	USE_ARENA();
-	if (shell && (shell->ob.cpu[cpu & 63].timer <= now || shell->ob.alarm_at <= now))
+	if (!shell)
+		return 0;
+	c = &shell->ob.cpu[cpu & 63];
+	/* For best effort among itself such a look is too dear. */
+	if ((c->timer <= now && (c->server || c->share || ob_share_crowded(&shell->ob))) ||
+	    shell->ob.alarm_at <= now)
 		scx_bpf_kick_cpu(cpu, SCX_KICK_PREEMPT);
 	return 0;
 }
