@@ -38,6 +38,6 @@ fn no_task_is_lost_while_tasks_reservations_and_schedulers_come_and_go() {
 
 #[test]
 fn no_task_is_lost_on_preempt_rt_either() {
-    let options = ["--seconds", "22", "--seed", "2", "--tasks", "30", "--no-hotplug"];
+    let options = ["--seconds", "30", "--seed", "2", "--tasks", "30", "--no-hotplug"];
     churn(Flavour::Rt, 20, &options);
 }
