@@ -56,7 +56,8 @@ fn the_movies_are_released_within_a_millisecond_and_reserve_less_than_the_machin
             continue;
         }
         let releases: Vec<u64> = set.copies().map(|c| c.first_release).collect();
-        assert!(releases.iter().max().unwrap() - releases.iter().min().unwrap() < MS);
+        let spread = releases.iter().max().unwrap() - releases.iter().min().unwrap();
+        assert!(spread < MS || set.name.ends_with("phases"), "{}", set.name);
         let reserved: Fraction = set.copies().map(|c| c.spec.utilization()).sum();
         let offered = (Fraction::from_integer(1) - set.best_effort_share) * u64::from(set.cpus);
         assert!(reserved <= offered, "{}: {reserved} of {offered} CPUs", set.name);
