@@ -38,7 +38,7 @@
 #define OB_ACCOUNT_WATCH 500000ULL
 
 OB_INLINE u64 ob_server_over(ob_server_p sv);
-OB_INLINE int ob_server_spares(ob_server_p sv, u64 left, u64 e);
+OB_FN u64 ob_server_spares(ob_server_p sv OB_ARG, u64 left, u64 e);
 
 /* What `rate` (2^-OB_SHARE_BITS CPUs) comes to in `time` ns, at most 17 s of it. */
 OB_INLINE s64 ob_account_worth(u64 rate, u64 time)
@@ -232,7 +232,7 @@ OB_FN u64 ob_account_yields(ob_p ob OB_ARG, ob_server_p sv OB_ARG, ob_task_p pre
 	if (prev && !prev->server && prev->vtime < sv->vtime)
 		return 1;
 	first = ob_tree_first(&ob->best_effort, bit);
-	return (first && first->key < sv->vtime) || ob_share_impatient(ob, bit, now);
+	return (first && first->key < sv->vtime) || ob_fair_impatient(ob, bit, now);
 }
 
 /* What is left of the turn of the demoted server on `c`, ns of one CPU, at most a slice. */
@@ -246,7 +246,7 @@ OB_FN u64 ob_account_turn(ob_p ob OB_ARG, ob_cpu_p c OB_ARG, ob_server_p sv OB_A
 		end = ob_min(end, n->key - OB_KEY_EQUAL);
 	if (end == OB_NEVER)
 		return ob->slice;
-	end += ob_share_turn(ob);
+	end += ob_fair_turn(ob);
 	return ob_min(end > sv->vtime ? end - sv->vtime : 0, ob->slice);
 }
 
@@ -269,7 +269,7 @@ OB_FN u64 ob_account_next(ob_p ob OB_ARG, ob_cpu_p c OB_ARG, ob_server_p sv OB_A
 /* Whether the demoted server on `c` makes room for best effort or another. */
 OB_FN u64 ob_account_turn_over(ob_p ob OB_ARG, ob_cpu_p c OB_ARG, ob_server_p sv OB_ARG, u64 now)
 {
-	return !ob_account_turn(ob, c, sv) || ob_share_impatient(ob, OB_BIT(c->id), now);
+	return !ob_account_turn(ob, c, sv) || ob_fair_impatient(ob, OB_BIT(c->id), now);
 }
 
 /* `sv`, described, counts on account `id`, which may take `rate` ahead of best effort in units of

@@ -108,7 +108,7 @@ OB_FN u64 ob_pick_unreserved(ob_p ob OB_ARG, u32 cpu, ob_task_p prev OB_ARG, u64
 {
 	ob_cpu_p c = ob_cpu(ob, cpu);
 	u64 bit = OB_BIT(cpu);
-	ob_task_p t = ob_share_impatient(ob, bit, now);
+	ob_task_p t = ob_fair_impatient(ob, bit, now);
 
 	ob_share_clear(ob, c, now);
 	c->timer = OB_NEVER;
@@ -120,12 +120,12 @@ OB_FN u64 ob_pick_unreserved(ob_p ob OB_ARG, u32 cpu, ob_task_p prev OB_ARG, u64
 		t = (ob_task_p)ob_tree_first(&ob->best_effort, bit);
 	if (prev && (prev->cpus & bit) && (!t || prev->vtime <= t->node.key)) {
 		t = prev;
-		ob_share_advance(ob, c, t->vtime);
+		ob_fair_advance(ob, c, t->vtime);
 		if (c->curr)
 			ob_arm(ob, c);
 	} else if (t) {
-		ob_share_remove(ob, t, now);
-		ob_share_advance(ob, c, t->vtime);
+		ob_fair_remove(ob, t, now);
+		ob_fair_advance(ob, c, t->vtime);
 		t->picked = 1;
 	} else {
 		c->key = OB_KEY_IDLE;
@@ -134,9 +134,9 @@ OB_FN u64 ob_pick_unreserved(ob_p ob OB_ARG, u32 cpu, ob_task_p prev OB_ARG, u64
 		return 0;
 	}
 	c->key = OB_KEY_BE;
-	ob_share_has(c, t, now);
+	ob_fair_has(c, t, now);
 	if (ob->best_effort.root) {
-		c->timer = ob_min(c->timer, ob_share_look(ob, c));
+		c->timer = ob_min(c->timer, ob_fair_look(ob, c));
 		ob->rearm |= bit;
 	}
 	ob->idle &= ~bit;
@@ -181,7 +181,7 @@ OB_FN u64 ob_pick(ob_p ob OB_ARG, u32 cpu, ob_task_p prev OB_ARG, u64 now)
 		c->share = due;
 	}
 	leads = mine && best == ob_server_key(mine, now) ? mine : cand;
-	c->relief = !due && leads && ob_share_relieves(ob, leads, bit, now);
+	c->relief = !due && leads && ob_fair_relieves(ob, leads, bit, now);
 	yields = leads && ob_account_equal(leads) && ob_account_yields(ob, leads, prev, bit, now);
 	if (!due && !c->relief && !yields) {
 		if (mine && best == ob_server_key(mine, now)) {
@@ -200,11 +200,11 @@ OB_FN u64 ob_pick(ob_p ob OB_ARG, u32 cpu, ob_task_p prev OB_ARG, u64 now)
 
 		c->key = c->share ? ob_share_key(c, now) : c->relief ? best : OB_KEY_BE;
 		if (prev && !prev->server && (!first || prev->vtime <= first->key) &&
-		    !ob_share_impatient(ob, bit, now)) {
+		    !ob_fair_impatient(ob, bit, now)) {
 			t = prev;
-			ob_share_advance(ob, c, prev->vtime);
+			ob_fair_advance(ob, c, prev->vtime);
 		} else {
-			t = ob_share_take(ob, c, now);
+			t = ob_fair_take(ob, c, now);
 		}
 	}
 	if (!t || !t->server)
@@ -220,7 +220,7 @@ OB_FN u64 ob_pick(ob_p ob OB_ARG, u32 cpu, ob_task_p prev OB_ARG, u64 now)
 	if (t != prev)
 		t->picked = 1;
 	if (!t->server)
-		ob_share_has(c, t, now);
+		ob_fair_has(c, t, now);
 	if (t == prev)
 		ob_arm(ob, c);
 	/* Claims are lost to earlier deadlines, to races and to threads that vanish: who had
@@ -275,7 +275,7 @@ OB_FN void ob_run(ob_p ob OB_ARG, u32 cpu, ob_task_p t OB_ARG, u64 now)
 		ob_account_begin(ob, sv);
 		c->key = ob_server_key(sv, now);
 	} else {
-		ob_share_begin(ob, c, t);
+		ob_fair_begin(ob, c, t);
 		if (!c->share && !c->relief)
 			c->key = OB_KEY_BE;
 	}
@@ -305,7 +305,7 @@ OB_FN void ob_stop(ob_p ob OB_ARG, u32 cpu, u64 reason, u64 now)
 	if (!t)
 		return;
 	ob_share_account(ob, c, now);
-	ob_share_leaves(c, t);
+	ob_fair_leaves(c, t);
 	ob_emit(ob, now, OB_KC(OB_EV_STOP, cpu), OB_TS(t->tid, sv ? sv->id : OB_NONE), reason, 0);
 	c->curr = OB_NULL;
 	c->server = OB_NULL;
@@ -341,30 +341,6 @@ OB_INLINE void ob_key_check(ob_p ob, ob_cpu_p c, ob_server_p sv, u64 now)
 		ob->kick |= OB_BIT(c->id);
 }
 
-/* Whether another of a crowd of best-effort threads is next. */
-OB_INLINE int ob_share_turn_over(ob_p ob, ob_cpu_p c, u64 now)
-{
-	return c->curr && ob_share_crowded(ob) && now >= c->started + ob_share_turn(ob) &&
-	       ob_share_waiting(ob, OB_BIT(c->id));
-}
-
-/* Whether best effort's quantum begins to call for `c`, or is served; another has a later deadline.
- */
-OB_INLINE void ob_share_tick(ob_p ob, ob_cpu_p c, u64 now)
-{
-	ob_node_p first;
-
-	if (!c->share) {
-		if (c->use == OB_USE_RESERVED && ob_share_calls(ob, c, now))
-			ob->kick |= OB_BIT(c->id);
-		return;
-	}
-	c->key = ob_share_key(c, now);
-	first = ob_tree_first(&c->domain->active, OB_BIT(c->id));
-	if (!c->owed || (first && first->key < c->key))
-		ob->kick |= OB_BIT(c->id);
-}
-
 /* The timer of `cpu` fired, perhaps late, perhaps for nothing: only the state counts. */
 OB_FN void ob_tick(ob_p ob OB_ARG, u32 cpu, u64 now)
 {
@@ -378,9 +354,9 @@ OB_FN void ob_tick(ob_p ob OB_ARG, u32 cpu, u64 now)
 		ob_turn_over(ob, c, sv, now);
 		ob_key_check(ob, c, sv, now);
 	}
-	if (sv ? ob_share_relieves(ob, sv, OB_BIT(cpu), now) ||
+	if (sv ? ob_fair_relieves(ob, sv, OB_BIT(cpu), now) ||
 		     (ob_account_equal(sv) && ob_account_turn_over(ob, c, sv, now))
-	       : ob_share_turn_over(ob, c, now) || ob_share_overtaken(ob, c, now))
+	       : ob_fair_turn_over(ob, c, now) || ob_fair_overtaken(ob, c, now))
 		ob->kick |= OB_BIT(cpu);
 	ob_share_tick(ob, c, now);
 	ob_arm(ob, c);

@@ -11,7 +11,7 @@
 #ifndef OB_KEY_H
 #define OB_KEY_H
 
-#include "ob_share.h"
+#include "ob_fair.h"
 
 /* Spent servers of a tight domain come behind all others, by deadline. */
 #define OB_KEY_SPENT (1ULL << 62)

@@ -71,7 +71,7 @@ EXPORT void onbeat_strand(ob_p ob, ob_server_p sv, u64 now)
 }
 EXPORT u32 onbeat_strands(ob_p ob)
 {
-	return !!ob_share_strands(ob);
+	return !!ob_fair_strands(ob);
 }
 EXPORT void onbeat_attach(ob_p ob, ob_task_p t, ob_server_p sv, u64 now)
 {
@@ -79,7 +79,7 @@ EXPORT void onbeat_attach(ob_p ob, ob_task_p t, ob_server_p sv, u64 now)
 }
 EXPORT void onbeat_charge(ob_task_p t, u64 ran)
 {
-	ob_share_charge(t, ran);
+	ob_fair_charge(t, ran);
 }
 
 /* The registry, for the tools: name of policy `kind`, or null past the last. */

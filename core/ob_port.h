@@ -49,10 +49,11 @@ OB_INLINE u64 ob_max(u64 a, u64 b)
 	return a > b ? a : b;
 }
 
-/* Index of the lowest set bit of x; x must not be 0. No builtin: BPF has no such instruction. */
-OB_INLINE u32 ob_lowest(u64 x)
-{
+/* Index of the lowest set bit of x; x must not be 0. */
 #ifdef __BPF__
+/* BPF has no such instruction. Global: each of its branches would double the verifier's paths. */
+OB_FN u32 ob_lowest(u64 x)
+{
 	u32 n = 0;
 
 	x &= -x;
@@ -63,9 +64,12 @@ OB_INLINE u32 ob_lowest(u64 x)
 	n += (x & 0xCCCCCCCCCCCCCCCCULL) ? 2 : 0;
 	n += (x & 0xAAAAAAAAAAAAAAAAULL) ? 1 : 0;
 	return n;
-#else
-	return (u32)__builtin_ctzll(x);
-#endif
 }
+#else
+OB_INLINE u32 ob_lowest(u64 x)
+{
+	return (u32)__builtin_ctzll(x);
+}
+#endif
 
 #endif

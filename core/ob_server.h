@@ -266,10 +266,10 @@ OB_FN void ob_arm(ob_p ob OB_ARG, ob_cpu_p c OB_ARG)
 	} else {
 		if (c->share)
 			t = c->since + (c->owed ?: OB_ROTATE);
-		if (c->curr && ob_share_crowded(ob))
-			t = ob_min(t, ob_max(c->started, c->since) + ob_share_turn(ob));
+		if (c->curr && ob_fair_crowded(ob))
+			t = ob_min(t, ob_max(c->started, c->since) + ob_fair_turn(ob));
 		if (c->other)
-			t = ob_min(t, ob_max(ob_share_look(ob, c), c->since + OB_WAKE_GRAIN));
+			t = ob_min(t, ob_max(ob_fair_look(ob, c), c->since + OB_WAKE_GRAIN));
 	}
 	c->timer = t;
 	ob->rearm |= OB_BIT(c->id);
@@ -285,14 +285,25 @@ OB_FN void ob_server_rearm(ob_p ob OB_ARG, ob_server_p sv OB_ARG)
 			ob_arm(ob, ob_cpu(ob, i));
 }
 
-/*
- * Puts `sv` where its key belongs, and has every CPU that runs it look again: its timer depends on
- * the budget, and somebody who waits may now come first.
- */
+/* `sv`, whose key is `key` now, runs on `c`: its timer depends on the budget, and somebody who
+ * waits may now come first. */
+OB_FN void ob_server_review(ob_p ob OB_ARG, ob_server_p sv OB_ARG, ob_cpu_p c OB_ARG, u64 key)
+{
+	ob_node_p first;
+
+	if (!c->share)
+		c->key = key;
+	ob_arm(ob, c);
+	first = ob_tree_first(&c->domain->active, OB_BIT(c->id));
+	if (ob_server_rests(sv) || (first && ob_key_beats(first->key, key)) ||
+	    ob_share_calls(ob, c, sv->charged))
+		ob->kick |= OB_BIT(c->id);
+}
+
+/* Puts `sv` where its key belongs, and has every CPU that runs it look again. */
 OB_FN void ob_server_requeue(ob_p ob OB_ARG, ob_server_p sv OB_ARG)
 {
 	u64 key = ob_server_key(sv, sv->charged), waits, cpus;
-	u32 i;
 
 	if (sv->active && !sv->throttled) {
 		waits = ob_server_node_key(sv, sv->charged);
@@ -310,20 +321,8 @@ OB_FN void ob_server_requeue(ob_p ob OB_ARG, ob_server_p sv OB_ARG)
 	if (!sv->running)
 		return;
 	cpus = ob_server_running_on(ob, sv);
-	for (i = OB_ZERO; i < ob->nr_cpus && OB_LOOP; i++) {
-		ob_cpu_p c = ob_cpu(ob, i);
-		ob_node_p first;
-
-		if (!(cpus & OB_BIT(i)))
-			continue;
-		if (!c->share)
-			c->key = key;
-		ob_arm(ob, c);
-		first = ob_tree_first(&c->domain->active, OB_BIT(i));
-		if (ob_server_rests(sv) || (first && ob_key_beats(first->key, key)) ||
-		    ob_share_calls(ob, c, sv->charged))
-			ob->kick |= OB_BIT(i);
-	}
+	for (; cpus && OB_LOOP; cpus &= cpus - 1)
+		ob_server_review(ob, sv, ob_cpu(ob, ob_lowest(cpus)), key);
 }
 
 /* The CPU among `cpus` that runs what matters least, `prefer` first among equals. */
@@ -370,7 +369,7 @@ OB_FN void ob_preempt(ob_p ob OB_ARG, ob_server_p sv OB_ARG, u32 prefer)
 }
 
 /* Takes the time since the last charge off the budget, once for each running thread. */
-OB_INLINE void ob_server_charge(ob_server_p sv, u64 now)
+OB_FN void ob_server_charge(ob_server_p sv OB_ARG, u64 now)
 {
 	u64 used;
 
@@ -387,7 +386,7 @@ OB_INLINE void ob_server_charge(ob_server_p sv, u64 now)
 }
 
 /* New budget and deadline; the caller requeues. */
-OB_INLINE void ob_server_set(ob_p ob, ob_server_p sv, u64 now, s64 e, u64 s)
+OB_FN void ob_server_set(ob_p ob OB_ARG, ob_server_p sv OB_ARG, u64 now, s64 e, u64 s)
 {
 	sv->e = e;
 	sv->s = s;
@@ -398,7 +397,7 @@ OB_INLINE void ob_server_set(ob_p ob, ob_server_p sv, u64 now, s64 e, u64 s)
 }
 
 /* A server that runs on a borrowed pair gets its own back, with what is left of the other. */
-OB_INLINE void ob_server_restore(ob_p ob, ob_server_p sv, u64 now)
+OB_FN void ob_server_restore(ob_p ob OB_ARG, ob_server_p sv OB_ARG, u64 now)
 {
 	if (!sv->has_saved)
 		return;
@@ -435,7 +434,7 @@ OB_INLINE void ob_server_throttle(ob_p ob, ob_server_p sv, u64 now, u64 until)
  * t + D then. Compared as products, without division; above 2 s the low bits are dropped alike on
  * both sides so that the products fit 64 bits.
  */
-OB_INLINE int ob_server_spares(ob_server_p sv, u64 left, u64 e)
+OB_FN u64 ob_server_spares(ob_server_p sv OB_ARG, u64 left, u64 e)
 {
 	u64 d = sv->deadline, q = sv->budget;
 

@@ -74,7 +74,7 @@ OB_INLINE u64 ob_slack_ahead(ob_p ob, ob_cpu_p c, u64 now)
 
 /* CPUs of `d`, and what best effort is owed there beside its share, as far as it counts by `first`
  * ns from now. */
-OB_INLINE void ob_slack_cpus(ob_p ob, ob_domain_p d, u64 first, u64 now)
+OB_FN void ob_slack_cpus(ob_p ob OB_ARG, ob_domain_p d OB_ARG, u64 first, u64 now)
 {
 	u64 within = first * ob->share_permille / 1000;
 	u32 i;
@@ -137,7 +137,7 @@ OB_FN void ob_slack_force(ob_domain_p d OB_ARG, ob_node_p n OB_ARG, u64 left, u6
 }
 
 /* Adds `sv`, and the gap at its deadline. */
-OB_INLINE void ob_slack_add(ob_p ob, ob_domain_p d, ob_server_p sv, u64 now)
+OB_FN void ob_slack_add(ob_p ob OB_ARG, ob_domain_p d OB_ARG, ob_server_p sv OB_ARG, u64 now)
 {
 	u64 left = ob_min(sv->s > now ? sv->s - now : 0, OB_SLACK_FAR);
 
@@ -265,7 +265,7 @@ OB_INLINE void ob_slack_claim(ob_p ob, ob_server_p sv, u64 now)
 
 /* `sv` has used up its budget: until its deadline it has a claim to slack only. It is woken then,
  * and before if nobody lets it run. */
-OB_INLINE void ob_spend(ob_p ob, ob_server_p sv, u64 now)
+OB_FN void ob_spend(ob_p ob OB_ARG, ob_server_p sv OB_ARG, u64 now)
 {
 	if (!sv->spent)
 		ob_tree_remove(&ob->laxity, &sv->lax);
@@ -279,7 +279,7 @@ OB_INLINE void ob_spend(ob_p ob, ob_server_p sv, u64 now)
 	ob_slack_claim(ob, sv, now);
 }
 
-OB_INLINE void ob_unspend(ob_p ob, ob_server_p sv)
+OB_FN void ob_unspend(ob_p ob OB_ARG, ob_server_p sv OB_ARG)
 {
 	if (!sv->spent)
 		return;
@@ -290,14 +290,14 @@ OB_INLINE void ob_unspend(ob_p ob, ob_server_p sv)
 
 /* What the policies that lend have in common. */
 
-OB_INLINE void ob_lend_release(ob_p ob, ob_server_p sv, u64 now)
+OB_FN void ob_lend_release(ob_p ob OB_ARG, ob_server_p sv OB_ARG, u64 now)
 {
 	ob_server_take_up(ob, sv, now);
 	if (ob_policy_lends(sv) == OB_LENDS_START && sv->counted)
 		ob_slack_claim(ob, sv, now);
 }
 
-OB_INLINE void ob_lend_exhausted(ob_p ob, ob_server_p sv, u64 now)
+OB_FN void ob_lend_exhausted(ob_p ob OB_ARG, ob_server_p sv OB_ARG, u64 now)
 {
 	if (sv->counted && sv->s > now) {
 		ob_spend(ob, sv, now);
@@ -307,7 +307,7 @@ OB_INLINE void ob_lend_exhausted(ob_p ob, ob_server_p sv, u64 now)
 }
 
 /* The deadline of a spent server has come: the next budget. */
-OB_INLINE void ob_lend_replenished(ob_p ob, ob_server_p sv, u64 now)
+OB_FN void ob_lend_replenished(ob_p ob OB_ARG, ob_server_p sv OB_ARG, u64 now)
 {
 	ob_server_renew(ob, sv, now);
 	/* An alarm that came late must not leave a deadline in the past behind. */

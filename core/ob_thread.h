@@ -9,6 +9,10 @@
 #include "ob_owed.h"
 #include "policies/registry.h"
 
+/* Between marking a job and sleeping until the next release a program needs less service, ns: two
+ * system calls, which take up to 100 us on the lab's slow CPUs. */
+#define OB_MARK_GRACE 200000ULL
+
 /* Links a ready thread into its server's list, at the head if it was interrupted. */
 OB_INLINE void ob_thread_link(ob_p ob, ob_server_p sv, ob_task_p t, int at_head)
 {
@@ -181,7 +185,7 @@ OB_FN void ob_sleep(ob_p ob OB_ARG, ob_task_p t OB_ARG, u64 now)
 		return;
 	t->awake = 0;
 	if (!sv) {
-		ob_share_slept(ob, t);
+		ob_fair_slept(ob, t);
 		return;
 	}
 	sv->awake--;
@@ -220,6 +224,17 @@ OB_FN void ob_attach(ob_p ob OB_ARG, ob_task_p t OB_ARG, ob_server_p sv OB_ARG, 
 		ob->engaged++;
 	ob_move(ob, t, sv, now);
 	if (old && !--old->threads)
+		ob->engaged--;
+}
+
+/* `t`, which sleeps, is no more. */
+OB_INLINE void ob_forget(ob_p ob, ob_task_p t)
+{
+	ob_server_p sv = t->server ? t->server : t->home;
+
+	t->server = OB_NULL;
+	t->home = OB_NULL;
+	if (sv && !--sv->threads)
 		ob->engaged--;
 }
 
@@ -291,7 +306,7 @@ OB_FN void ob_ready(ob_p ob OB_ARG, ob_task_p t OB_ARG, u64 now)
 		u64 cpus = ob->best_effort.root ? ob->best_effort.root->sub_mask : 0;
 
 		ob_share_arrive(ob, t->cpus & ~cpus, now);
-		ob_share_enqueue(ob, t, woke, now);
+		ob_fair_enqueue(ob, t, woke, now);
 		if (!(t->cpus & ob->online))
 			ob->kick |= ob->online & -ob->online;
 		cpus = t->cpus & ob->idle;
@@ -302,7 +317,7 @@ OB_FN void ob_ready(ob_p ob OB_ARG, ob_task_p t OB_ARG, u64 now)
 			return;
 		}
 		if (!ob_share_claim(ob, t->cpus, now) && woke)
-			ob_share_wake(ob, t, now);
+			ob_fair_wake(ob, t, now);
 		return;
 	}
 	if (woke && !sv->awake++)

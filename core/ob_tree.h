@@ -173,14 +173,10 @@ OB_FN void ob_tree_update(ob_node_p n OB_ARG, u64 mask, u64 over)
 		ob_node_pull_up(n);
 }
 
-/* The first node whose mask meets `cpus`, or null. */
-OB_INLINE ob_node_p ob_tree_first(ob_tree_p t, u64 cpus)
+/* Of the subtree at `n`, the first node whose mask meets `cpus`. There is one. */
+OB_FN u64 ob_node_first(ob_node_p n OB_ARG, u64 cpus)
 {
-	ob_node_p n = t->root;
-
-	if (!n || !(n->sub_mask & cpus))
-		return OB_NULL;
-	while (OB_LOOP) {
+	while (n && OB_LOOP) {
 		ob_node_p l = n->left;
 
 		if (l && (l->sub_mask & cpus)) {
@@ -188,12 +184,18 @@ OB_INLINE ob_node_p ob_tree_first(ob_tree_p t, u64 cpus)
 			continue;
 		}
 		if (n->mask & cpus)
-			return n;
-		n = n->right;
-		if (!n)
 			break;
+		n = n->right;
 	}
-	return OB_NULL;
+	return (u64)n;
+}
+
+/* The first node whose mask meets `cpus`, or null. */
+OB_INLINE ob_node_p ob_tree_first(ob_tree_p t, u64 cpus)
+{
+	ob_node_p n = t->root;
+
+	return n && (n->sub_mask & cpus) ? (ob_node_p)ob_node_first(n, cpus) : OB_NULL;
 }
 
 /* The first node whose `over` exceeds `than`, or null. */

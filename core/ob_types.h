@@ -251,6 +251,7 @@ struct ob {
 	u64 ring_head; /* written so far */
 	u64 ring_tail; /* read so far: the reader's */
 	u64 lost;
+	u64 args[2]; /* of the event that is being written */
 	struct ob_cpu cpu[OB_MAX_CPUS];
 	struct ob_domain domain[OB_MAX_DOMAINS];
 	struct ob_account account[OB_MAX_ACCOUNTS];
@@ -273,13 +274,12 @@ OB_INLINE ob_cpu_p ob_cpu(ob_p ob, u32 cpu)
 	return &ob->cpu[cpu & (OB_MAX_CPUS - 1)];
 }
 
-/* Writes an event; a full ring counts it as lost rather than overwrite what was not read. */
-OB_INLINE void ob_emit(ob_p ob, u64 now, u64 kind_cpu, u64 task_server, u64 a, u64 b)
+/* Writes an event with the arguments in ob->args; a full ring counts it as lost rather than
+ * overwrite what was not read. */
+OB_FN void ob_write(ob_p ob OB_ARG, u64 now, u64 kind_cpu, u64 task_server)
 {
 	struct ob_event OB_ARENA *ev;
 
-	if (!ob->ring_size)
-		return;
 	if (ob->ring_head - ob->ring_tail >= ob->ring_size) {
 		ob->lost++;
 		return;
@@ -290,9 +290,19 @@ OB_INLINE void ob_emit(ob_p ob, u64 now, u64 kind_cpu, u64 task_server, u64 a, u
 	ev->cpu = (u32)kind_cpu;
 	ev->task = (u32)(task_server >> 32);
 	ev->server = (u32)task_server;
-	ev->a = a;
-	ev->b = b;
+	ev->a = ob->args[0];
+	ev->b = ob->args[1];
 	ob->ring_head++;
+}
+
+/* Tells the trace, if there is one. */
+OB_INLINE void ob_emit(ob_p ob, u64 now, u64 kind_cpu, u64 task_server, u64 a, u64 b)
+{
+	if (!ob->ring_size)
+		return;
+	ob->args[0] = a;
+	ob->args[1] = b;
+	ob_write(ob, now, kind_cpu, task_server);
 }
 
 #define OB_NONE 0xFFFFFFFFULL

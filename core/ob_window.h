@@ -133,7 +133,7 @@ OB_INLINE void ob_window_exhausted(ob_p ob, ob_server_p sv, u64 now)
 }
 
 /* A job begins: budget and deadline by the rule of windows, or by the CBS's. */
-OB_INLINE void ob_server_take_up(ob_p ob, ob_server_p sv, u64 now)
+OB_FN void ob_server_take_up(ob_p ob OB_ARG, ob_server_p sv OB_ARG, u64 now)
 {
 	if (sv->legs)
 		ob_window_release(ob, sv, now);

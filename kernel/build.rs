@@ -29,6 +29,7 @@ fn main() {
         .blocklist_type("ob|ob_.*|u(8|32|64)|s64")
         .raw_line("use onbeat_core::ffi::*;")
         .layout_tests(false)
+        .prepend_enum_name(false)
         .derive_default(true)
         .generate()
         .expect("bindings of the shell's structures")

@@ -9,7 +9,7 @@
  * Figure 3 leaves the completer's own state open. Here it has nothing left after giving, and one
  * that ran on borrowed budget gets its own pair back, so that every task keeps at least Q in P.
  */
-OB_INLINE void ob_fcbs_release(ob_p ob, ob_server_p sv, u64 now)
+OB_FN void ob_fcbs_release(ob_p ob OB_ARG, ob_server_p sv OB_ARG, u64 now)
 {
 	ob_domain_p d;
 
@@ -32,7 +32,7 @@ OB_INLINE void ob_fcbs_release(ob_p ob, ob_server_p sv, u64 now)
 	}
 }
 
-OB_INLINE void ob_fcbs_exhausted(ob_p ob, ob_server_p sv, u64 now)
+OB_FN void ob_fcbs_exhausted(ob_p ob OB_ARG, ob_server_p sv OB_ARG, u64 now)
 {
 	ob_server_restore(ob, sv, now);
 	ob_server_renew(ob, sv, now);
@@ -62,26 +62,29 @@ OB_INLINE void ob_fcbs_keep(ob_p ob, ob_server_p sv, s64 left, u64 now)
 	ob_emit(ob, now, OB_KC(OB_EV_BONUS, OB_NONE), OB_TS(OB_NONE, OB_NONE), (u64)left, 0);
 }
 
-/*
- * `sv` gives `left` to `to`; with a `deadline` that is not 0, `to` borrows that as well, its own
- * pair kept safe. One that already runs on a borrowed pair just gets more.
- */
-OB_INLINE void ob_fcbs_give(ob_p ob, ob_server_p sv, ob_server_p to, s64 left, u64 deadline,
-			    u64 now)
+/* `to` is about to be given budget and borrows its deadline, too: its own pair is kept safe. One
+ * that already runs on a borrowed pair just gets more. */
+OB_INLINE void ob_fcbs_lend(ob_server_p to, u64 deadline, u64 now)
+{
+	ob_server_charge(to, now);
+	if (to->has_saved)
+		return;
+	to->saved_e = to->e;
+	to->saved_s = to->s;
+	to->has_saved = 1;
+	to->e = 0;
+	to->s = deadline;
+}
+
+/* `sv` gives `left` to `to`. */
+OB_FN void ob_fcbs_give(ob_p ob OB_ARG, ob_server_p sv OB_ARG, ob_server_p to OB_ARG, s64 left,
+			u64 now)
 {
 	sv->donated += (u64)left;
 	to->received += (u64)left;
 	ob_emit(ob, now, OB_KC(OB_EV_DONATE, OB_NONE), OB_TS(OB_NONE, sv->id), (u64)left, to->id);
 	ob_server_charge(to, now);
-	if (deadline && !to->has_saved) {
-		to->saved_e = to->e;
-		to->saved_s = to->s;
-		to->has_saved = 1;
-		to->e = left;
-		to->s = deadline;
-	} else {
-		to->e += left;
-	}
+	to->e += left;
 	ob_server_requeue(ob, to);
 	ob_preempt(ob, to, to->head ? to->head->cpu : 0);
 }
@@ -95,13 +98,12 @@ OB_INLINE void ob_fcbs_completed(ob_p ob, ob_server_p sv, u64 now)
 	if (left <= 0)
 		return;
 	first = ob_tree_first_over(&sv->domain->active, now);
-	if (first) {
-		ob_fcbs_give(ob, sv, (ob_server_p)first, left, deadline, now);
-		return;
-	}
-	first = ob_tree_head(&sv->domain->active);
 	if (first)
-		ob_fcbs_give(ob, sv, (ob_server_p)first, left, 0, now);
+		ob_fcbs_lend((ob_server_p)first, deadline, now);
+	else
+		first = ob_tree_head(&sv->domain->active);
+	if (first)
+		ob_fcbs_give(ob, sv, (ob_server_p)first, left, now);
 	else
 		ob_fcbs_keep(ob, sv, left, now);
 }

@@ -26,10 +26,12 @@ OB_INLINE void ob_fcbs_lag_completed(ob_p ob, ob_server_p sv, u64 now)
 	if (left <= 0)
 		return;
 	last = ob_tree_last_over(&sv->domain->active, now);
-	if (last)
-		ob_fcbs_give(ob, sv, (ob_server_p)last, left, deadline, now);
-	else
+	if (last) {
+		ob_fcbs_lend((ob_server_p)last, deadline, now);
+		ob_fcbs_give(ob, sv, (ob_server_p)last, left, now);
+	} else {
 		ob_fcbs_keep(ob, sv, left, now);
+	}
 }
 
 OB_INLINE void ob_fcbs_lag_replenished(ob_p ob, ob_server_p sv, u64 now)

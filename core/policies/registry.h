@@ -78,27 +78,18 @@ OB_POLICY_HOOK(replenished)
 /* Whether sv's budget is enforced. Who is split goes on by what it has used. */
 OB_INLINE int ob_policy_enforces(ob_server_p sv)
 {
-	switch (sv->kind) {
-#define X(NAME, prefix, name, enforced, isolates, lends, about) \
-	case OB_KIND_##NAME:                                    \
-		return enforced || sv->legs;
-		OB_POLICIES(X)
+#define X(NAME, prefix, name, enforced, isolates, lends, about) | (u32)(enforced) << OB_KIND_##NAME
+	return sv->legs || (0 OB_POLICIES(X)) >> sv->kind & 1;
 #undef X
-	}
-	return 0;
 }
 
 /* How it orders servers where there is slack: enum ob_lending. */
 OB_INLINE u32 ob_policy_lends(ob_server_p sv)
 {
-	switch (sv->kind) {
 #define X(NAME, prefix, name, enforced, isolates, lends, about) \
-	case OB_KIND_##NAME:                                    \
-		return OB_LENDS_##lends;
-		OB_POLICIES(X)
+	| (u64)OB_LENDS_##lends << 2 * OB_KIND_##NAME
+	return (0 OB_POLICIES(X)) >> 2 * sv->kind & 3;
 #undef X
-	}
-	return OB_LENDS_NOT;
 }
 
 #endif

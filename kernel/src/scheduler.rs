@@ -197,7 +197,7 @@ impl<'a> Scheduler<'a> {
     /// # Errors
     /// All places for reservations are taken.
     pub fn reserve(&mut self, r: &Reservation) -> Result<u32> {
-        let mut arg = shell::shell_reserve {
+        let reserve = shell::shell_reserve {
             budget: r.budget,
             period: r.period,
             deadline: r.deadline,
@@ -211,8 +211,8 @@ impl<'a> Scheduler<'a> {
             id: 0,
         };
         self.arena.set_plan(r.place.plan());
-        call(&mut self.skel.progs.reserve, &mut arg)?;
-        u32::try_from(arg.id).map_err(|_| {
+        let made = self.ask(shell::SHELL_RESERVE, |ask| ask.reserve = reserve)?.reserve;
+        u32::try_from(made.id).map_err(|_| {
             anyhow!("no room for another reservation: {} are held", self.arena.shell().nr_servers)
         })
     }
@@ -223,9 +223,9 @@ impl<'a> Scheduler<'a> {
     /// # Errors
     /// No such thread, or one that the scheduler does not hold (a real-time or kernel thread).
     pub fn assign(&mut self, tid: i32, id: Option<u32>) -> Result<bool> {
-        let mut arg = shell::shell_assign { tid, id: id.map_or(-1, |id| id as i32), result: 0 };
-        call(&mut self.skel.progs.assign, &mut arg)?;
-        match arg.result {
+        let assign = shell::shell_assign { tid, id: id.map_or(-1, |id| id as i32), result: 0 };
+        let done = self.ask(shell::SHELL_ASSIGN, |ask| ask.assign = assign)?.assign;
+        match done.result {
             0 => Ok(true),
             1 => Ok(false),
             _ => bail!("thread {tid} is not under this scheduler"),
@@ -239,9 +239,9 @@ impl<'a> Scheduler<'a> {
     /// The kernel side does not answer.
     pub fn place(&mut self, id: u32, place: &Place, rate: u64) -> Result<()> {
         let (cpus, domain) = (place.cpus, place.domain);
-        let mut arg = shell::shell_place { cpus, rate, id: id as i32, domain };
+        let to = shell::shell_place { cpus, rate, id: id as i32, domain };
         self.arena.set_plan(place.plan());
-        call(&mut self.skel.progs.place, &mut arg)
+        self.ask(shell::SHELL_PLACE, |ask| ask.place = to).map(drop)
     }
 
     /// Closes reservation `id` to new threads and frees it if it has none; returns whether it had
@@ -250,9 +250,21 @@ impl<'a> Scheduler<'a> {
     /// # Errors
     /// The kernel side does not answer.
     pub fn release(&mut self, id: u32) -> Result<bool> {
-        let mut arg = shell::shell_release { id: id as i32, result: 0 };
-        call(&mut self.skel.progs.release, &mut arg)?;
-        Ok(arg.result == 0)
+        let release = shell::shell_release { id: id as i32, result: 0 };
+        let done = self.ask(shell::SHELL_RELEASE, |ask| ask.release = release)?.release;
+        Ok(done.result == 0)
+    }
+
+    /// Asks the kernel side for what `kind` says and `fill` describes; returns that with the answer.
+    fn ask(
+        &mut self,
+        kind: shell::shell_kind,
+        fill: impl FnOnce(&mut shell::shell_request),
+    ) -> Result<shell::shell_request> {
+        let mut request = shell::shell_request { kind, ..Default::default() };
+        fill(&mut request);
+        call(&mut self.skel.progs.request, &mut request)?;
+        Ok(request)
     }
 }
 

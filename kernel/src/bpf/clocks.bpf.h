@@ -35,47 +35,20 @@ static __always_inline bool is_passed_over(s32 cpu)
 	return !c->curr && root && (root->sub_mask & OB_BIT(cpu));
 }
 
-/* A net under the timers: the tick looks at budgets too. And a thread that was asked to join or
- * leave a reservation while it runs may run on without a switch: it does so here. */
+/* A net under the timers: where one is late the CPU picks again, which sees to it. So does a thread
+ * that was asked to join or leave a reservation while it runs, which may run on without a switch.
+ */
 void BPF_STRUCT_OPS(onbeat_tick, struct task_struct *p)
 {
 	ob_task_p t = task_of(p);
 	s32 cpu = scx_bpf_task_cpu(p);
-	u64 now, slice = BE_SLICE;
+	ob_cpu_p c = &shell->ob.cpu[cpu & 63];
 
 	USE_ARENA();
 	wake_leaving(cpu);
-	if (t && t->want && !is_bound(p)) {
-		now = bpf_ktime_get_ns();
-		LOCKED(fx)
-		{
-			ob_stop(&shell->ob, cpu, OB_STOP_PREEMPTED, now);
-			thread_join(t, now);
-			ob_run(&shell->ob, cpu, t, now);
-			if (t->server) {
-				ob_server_requeue(&shell->ob, t->server);
-				slice = SCX_SLICE_INF;
-			}
-			UNLOCK(fx);
-			effects_apply(&fx, now);
-			t->ran = p->se.sum_exec_runtime;
-			scx_bpf_task_set_slice(p, slice);
-		}
-		return;
-	}
-	if (is_passed_over(cpu))
+	if ((t && t->want && !is_bound(p)) || is_passed_over(cpu) ||
+	    (c->curr && c->timer <= bpf_ktime_get_ns()))
 		scx_bpf_kick_cpu(cpu, SCX_KICK_PREEMPT);
-	if (!shell->ob.cpu[cpu & 63].curr)
-		return;
-	now = bpf_ktime_get_ns();
-	if (now < shell->ob.cpu[cpu & 63].timer)
-		return;
-	LOCKED(fx)
-	{
-		ob_tick(&shell->ob, cpu, now);
-		UNLOCK(fx);
-		effects_apply(&fx, now);
-	}
 }
 
 static int timer_fired(void *map, u32 *slot, struct timer_slot *ts)
@@ -126,7 +99,7 @@ int clock_event(struct bpf_perf_event_data *ctx)
 		return 0;
 	c = &shell->ob.cpu[cpu & 63];
 	/* For best effort among itself such a look is too dear. */
-	if ((c->timer <= now && (c->server || c->share || ob_share_crowded(&shell->ob))) ||
+	if ((c->timer <= now && (c->server || c->share || ob_fair_crowded(&shell->ob))) ||
 	    shell->ob.alarm_at <= now)
 		scx_bpf_kick_cpu(cpu, SCX_KICK_PREEMPT);
 	return 0;

@@ -77,7 +77,7 @@ static __always_inline void timer_set(u32 slot, u64 at, u64 now)
 	bpf_timer_start(&ts->timer, at > now ? at - now : 1, 0);
 }
 
-static __noinline void effects_kick(u64 kick)
+OB_FN void effects_kick(u64 kick)
 {
 	u32 i;
 
@@ -89,7 +89,7 @@ static __noinline void effects_kick(u64 kick)
 	}
 }
 
-static __noinline void effects_rearm(u64 rearm, u64 now)
+OB_FN void effects_rearm(u64 rearm, u64 now)
 {
 	u32 i;
 

@@ -90,6 +90,7 @@ s32 BPF_STRUCT_OPS_SLEEPABLE(onbeat_init_task, struct task_struct *p,
 	t->waiting = 0;
 	t->running = 0;
 	t->picked = 0;
+	t->relieved = 0;
 	t->turn = 0;
 	t->kernel = !!(p->flags & PF_KTHREAD);
 	/* A reservation covers the program's threads and children. */
@@ -105,30 +106,26 @@ s32 BPF_STRUCT_OPS_SLEEPABLE(onbeat_init_task, struct task_struct *p,
 	return 0;
 }
 
+/* Comes after `disable`, if the thread was of this class. */
 void BPF_STRUCT_OPS(onbeat_exit_task, struct task_struct *p, struct scx_exit_task_args *args)
 {
 	struct thread *th = bpf_task_storage_get(&threads, p, 0, 0);
 	ob_task_p t;
-	u64 now;
 
 	USE_ARENA();
 	if (!th || !th->core)
 		return;
 	t = (ob_task_p)th->core;
 	th->core = 0;
-	now = bpf_ktime_get_ns();
 	LOCKED(fx)
 	{
-		if (shell->ob.cpu[t->cpu & 63].curr == t)
-			ob_stop(&shell->ob, t->cpu, OB_STOP_EXITED, now);
-		ob_sleep(&shell->ob, t, now);
-		ob_attach(&shell->ob, t, NULL, now);
-		/* `assign` may have found it just before. */
+		ob_forget(&shell->ob, t);
+		/* `request` may have found it just before. */
 		t->payload = 0;
 		t->next = shell->free;
 		shell->free = t;
 		UNLOCK(fx);
-		effects_apply(&fx, now);
+		effects_apply(&fx, bpf_ktime_get_ns());
 	}
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * What the service asks for: system-call programs that make, fill, move and give back reservations.
- * Part of main.bpf.c.
+ * What the service asks for: a system-call program that makes, fills, moves and gives back
+ * reservations. One for all, as the kernel goes through the core anew for each. Part of main.bpf.c.
  */
 #ifndef REQUESTS_BPF_H
 #define REQUESTS_BPF_H
@@ -24,8 +24,7 @@ static __always_inline void split(ob_server_p sv)
 	sv->legs = i;
 }
 
-SEC("syscall")
-int reserve(struct shell_reserve *arg)
+static __always_inline int reserve(struct shell_reserve *arg)
 {
 	ob_server_p sv = NULL;
 	u32 i, id = OB_MAX_DOMAINS;
@@ -34,7 +33,6 @@ int reserve(struct shell_reserve *arg)
 	u32 kind = arg->kind, order = arg->order, marks = arg->marks, account = arg->account;
 	u64 rate = arg->rate, now = bpf_ktime_get_ns();
 
-	USE_ARENA();
 	arg->id = -ENOSPC;
 	LOCKED(fx)
 	{
@@ -104,15 +102,13 @@ int reserve(struct shell_reserve *arg)
 	return 0;
 }
 
-SEC("syscall")
-int assign(struct shell_assign *arg)
+static __always_inline int assign(struct shell_assign *arg)
 {
 	struct task_struct *p = bpf_task_from_pid(arg->tid);
 	ob_task_p t;
 	s32 id = arg->id;
 	u64 now;
 
-	USE_ARENA();
 	arg->result = -ESRCH;
 	if (!p)
 		return 0;
@@ -149,13 +145,11 @@ int assign(struct shell_assign *arg)
 	return 0;
 }
 
-SEC("syscall")
-int place(struct shell_place *arg)
+static __always_inline int place(struct shell_place *arg)
 {
 	s32 id = arg->id;
 	u64 cpus = arg->cpus, domain = arg->domain, rate = arg->rate, now = bpf_ktime_get_ns();
 
-	USE_ARENA();
 	if (id < 0 || id >= shell->nr_servers)
 		return -EINVAL;
 	LOCKED(fx)
@@ -172,14 +166,12 @@ int place(struct shell_place *arg)
 	return -EBUSY;
 }
 
-SEC("syscall")
-int release(struct shell_release *arg)
+static __always_inline int release(struct shell_release *arg)
 {
 	ob_server_p sv;
 	s32 id = arg->id;
 	u64 now = bpf_ktime_get_ns();
 
-	USE_ARENA();
 	arg->result = -EINVAL;
 	if (id < 0 || id >= shell->nr_servers)
 		return 0;
@@ -203,6 +195,23 @@ int release(struct shell_release *arg)
 		arg->result = result;
 	}
 	return 0;
+}
+
+SEC("syscall")
+int request(struct shell_request *arg)
+{
+	USE_ARENA();
+	switch (arg->kind) {
+	case SHELL_RESERVE:
+		return reserve(&arg->reserve);
+	case SHELL_ASSIGN:
+		return assign(&arg->assign);
+	case SHELL_PLACE:
+		return place(&arg->place);
+	case SHELL_RELEASE:
+		return release(&arg->release);
+	}
+	return -EINVAL;
 }
 
 #endif

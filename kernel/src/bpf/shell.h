@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * What the shell keeps in the arena beside the core's model, and the arguments of its system-call
- * programs. Shared with the loader, which lays the arena out before the scheduler is attached.
+ * program. Shared with the loader, which lays the arena out before the scheduler is attached.
  */
 #ifndef SHELL_H
 #define SHELL_H
@@ -16,6 +16,13 @@ struct shell_plan {
 	struct ob_leg leg[OB_MAX_LEGS];
 };
 
+/* The thread that was picked for a CPU: how the kernel knows it, and for how long it may run, ns.
+ */
+struct shell_found {
+	u64 tid;
+	u64 slice;
+};
+
 /* All of it lies at the start of the arena; pools follow, their addresses are here. */
 struct shell {
 	struct ob ob;
@@ -28,7 +35,8 @@ struct shell {
 	u64 nr_tasks;
 	u64 nr_servers;
 	u64 armed[OB_MAX_CPUS + 1]; /* when each timer is set to fire; the last: replenishment */
-	struct shell_plan plan;     /* the loader's, for the next `reserve` or `place` */
+	struct shell_found found[OB_MAX_CPUS];
+	struct shell_plan plan; /* the loader's, for the next `reserve` or `place` */
 	/* Counters. */
 	u64 pool_empty; /* threads that found no slot and run without the core */
 	u64 lock_failed;
@@ -38,7 +46,7 @@ struct shell {
 	u64 late_max; /* ns, worst delay of a timer */
 };
 
-/* Arguments and result of the `reserve` program. */
+/* To make a reservation: arguments and result. */
 struct shell_reserve {
 	u64 budget; /* ns */
 	u64 period;
@@ -53,14 +61,14 @@ struct shell_reserve {
 	s32 id; /* out: reservation, or negative errno */
 };
 
-/* Arguments and result of the `assign` program: thread `tid` joins reservation `id`, -1: none. */
+/* Thread `tid` is to join reservation `id`, -1: none. */
 struct shell_assign {
 	s32 tid;
 	s32 id;
 	s32 result; /* out: 0 done, 1 at the next switch (the thread runs now), or negative errno */
 };
 
-/* Arguments of the `place` program: reservation `id` moves to `cpus` of `domain`, or is split. */
+/* Reservation `id` is to move to `cpus` of `domain`, or to be split. */
 struct shell_place {
 	u64 cpus;
 	u64 rate; /* of its account from now on */
@@ -68,10 +76,26 @@ struct shell_place {
 	u32 domain;
 };
 
-/* Arguments of the `release` program: -EBUSY until its threads have left; it takes no more. */
+/* Reservation `id` is to go: -EBUSY until its threads have left; it takes no more. */
 struct shell_release {
 	s32 id;
 	s32 result;
+};
+
+enum shell_kind {
+	SHELL_RESERVE = 0,
+	SHELL_ASSIGN = 1,
+	SHELL_PLACE = 2,
+	SHELL_RELEASE = 3,
+};
+
+/* What the `request` program is asked for; the part that `kind` names counts. */
+struct shell_request {
+	struct shell_reserve reserve;
+	struct shell_place place;
+	struct shell_assign assign;
+	struct shell_release release;
+	u32 kind;
 };
 
 #endif

@@ -5,7 +5,7 @@
 #ifndef TURNS_BPF_H
 #define TURNS_BPF_H
 
-/* Joins or leaves a reservation as asked by `assign`; the thread is neither queued nor running. */
+/* Joins or leaves a reservation as asked by `request`; the thread is neither queued nor running. */
 static __always_inline void thread_join(ob_task_p t, u64 now)
 {
 	u64 want = t->want;
@@ -39,7 +39,7 @@ static __always_inline void charge_share(struct task_struct *p, ob_task_p t)
 {
 	u64 ran = p->se.sum_exec_runtime;
 
-	ob_share_charge(t, ran - t->ran);
+	ob_fair_charge(t, ran - t->ran);
 	t->ran = ran;
 }
 
@@ -184,7 +184,7 @@ static __always_inline void cpu_change(s32 cpu, u32 on, u64 now)
 
 /* The core learns that `cpu` goes. The service will place reservations anew, but it may itself be
  * waiting for a thread of theirs that may run nowhere else. */
-static __noinline void cpu_gone(s32 cpu, u64 now)
+OB_FN void cpu_gone(s32 cpu, u64 now)
 {
 	u32 i;
 
@@ -204,7 +204,7 @@ static __noinline void cpu_gone(s32 cpu, u64 now)
 }
 
 /* `t`, taken from its queue for a CPU that it may not go to (any more), waits again. */
-static __always_inline void put_back(ob_task_p t, u64 cpus, u64 now)
+OB_FN void put_back(ob_task_p t OB_ARG, u64 cpus, u64 now)
 {
 	LOCKED(fx)
 	{
@@ -223,7 +223,7 @@ static __always_inline void put_back(ob_task_p t, u64 cpus, u64 now)
  * queue to empty: what may run nowhere else is put into its own queue from here, and moved away by
  * the kernel when that CPU picks it.
  */
-static __noinline void rescue(u64 now)
+OB_FN void rescue(u64 now)
 {
 	u32 i;
 
@@ -233,9 +233,9 @@ static __noinline void rescue(u64 now)
 
 		LOCKED(fx)
 		{
-			t = ob_share_stranded(&shell->ob);
+			t = ob_fair_stranded(&shell->ob);
 			if (t) {
-				ob_share_remove(&shell->ob, t, now);
+				ob_fair_remove(&shell->ob, t, now);
 				t->picked = 1;
 			}
 			UNLOCK(fx);
@@ -251,8 +251,39 @@ static __noinline void rescue(u64 now)
 	}
 }
 
+/* What `cpu` is to run, where `pt`, or nobody, could go on: a thread of the core's, its `found`
+ * then says how the kernel knows it. Global, for the verifier would follow each way through it into
+ * all that comes after. */
+OB_FN u64 dispatch_pick(u32 cpu, ob_task_p pt OB_ARG, u64 now)
+{
+	ob_cpu_p c = &shell->ob.cpu[cpu & 63];
+	ob_task_p t = NULL;
+
+	LOCKED(fx)
+	{
+		if (shell->ob.alarm_at <= now)
+			ob_alarm(&shell->ob, now);
+		if (!shell->ob.engaged) {
+			t = (ob_task_p)ob_pick_unreserved(&shell->ob, cpu, pt, now);
+		} else {
+			/* PREEMPT_RT's clock, and the tick, only bring us here. */
+			if (c->timer <= now)
+				ob_tick(&shell->ob, cpu, now);
+			t = (ob_task_p)ob_pick(&shell->ob, cpu, pt, now);
+		}
+		if (t) {
+			shell->found[cpu & 63].tid = t->payload;
+			shell->found[cpu & 63].slice = t->server ? SCX_SLICE_INF : BE_SLICE;
+		}
+		UNLOCK(fx);
+		effects_apply(&fx, now);
+	}
+	return (u64)t;
+}
+
 void BPF_STRUCT_OPS(onbeat_dispatch, s32 cpu, struct task_struct *prev)
 {
+	struct shell_found __arena *found = &shell->found[cpu & 63];
 	ob_task_p pt = NULL;
 	u64 now;
 	u32 try;
@@ -262,47 +293,30 @@ void BPF_STRUCT_OPS(onbeat_dispatch, s32 cpu, struct task_struct *prev)
 		pt = task_of(prev);
 	if (pt && !pt->server)
 		charge_share(prev, pt);
+	/* It joins or leaves a reservation when it is enqueued. */
+	if (pt && pt->want)
+		pt = NULL;
 	now = bpf_ktime_get_ns();
-	if (ob_share_strands(&shell->ob))
+	if (ob_fair_strands(&shell->ob))
 		rescue(now);
 	for (try = OB_ZERO; try < 8 && can_loop; try++) {
+		ob_task_p t = (ob_task_p)dispatch_pick(cpu, pt, now);
 		struct task_struct *p;
-		ob_task_p t = NULL;
-		u64 tid = 0, cpus, slice = BE_SLICE;
 		bool leaving;
+		u64 cpus;
 
-		LOCKED(fx)
-		{
-			if (shell->ob.alarm_at <= now)
-				ob_alarm(&shell->ob, now);
-			if (!shell->ob.engaged) {
-				t = (ob_task_p)ob_pick_unreserved(&shell->ob, cpu, pt, now);
-			} else {
-				/* PREEMPT_RT's clock only brings us here. */
-				if (!use_timers && shell->ob.cpu[cpu & 63].timer <= now)
-					ob_tick(&shell->ob, cpu, now);
-				t = (ob_task_p)ob_pick(&shell->ob, cpu, pt, now);
-			}
-			if (t) {
-				tid = t->payload;
-				if (t->server)
-					slice = SCX_SLICE_INF;
-			}
-			UNLOCK(fx);
-			effects_apply(&fx, now);
-		}
 		if (!t)
 			return;
 		if (t == pt) {
-			scx_bpf_task_set_slice(prev, slice);
+			scx_bpf_task_set_slice(prev, found->slice);
 			return;
 		}
 		bpf_rcu_read_lock();
-		p = scx_bpf_tid_to_task(tid);
+		p = scx_bpf_tid_to_task(found->tid);
 		cpus = p ? cpus_of(p) : 0;
 		leaving = p && scx_bpf_task_cpu(p) != cpu && is_leaving(cpu);
 		if ((cpus & OB_BIT(cpu)) && !leaving) {
-			scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, slice, 0);
+			scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, found->slice, 0);
 			bpf_rcu_read_unlock();
 			if (!prev && shell->ob.engaged)
 				settle_clock(cpu);
@@ -335,21 +349,21 @@ void BPF_STRUCT_OPS(onbeat_running, struct task_struct *p)
 	t->ran = p->se.sum_exec_runtime;
 	c = &shell->ob.cpu[cpu & 63];
 	t->running = 1;
-	/* `assign` looks at `running` after it has set `want`, this the other way round. */
+	/* `request` looks at `running` after it has set `want`, this the other way round. */
 	full_barrier();
 	if (is_unreserved(t) && !tracing && !c->share && !c->relief &&
-	    !ob_share_crowded(&shell->ob)) {
+	    !ob_fair_crowded(&shell->ob)) {
 		ob_p ob = &shell->ob;
 
 		/* Nothing here needs the lock: the fields are this CPU's and this thread's own. */
 		if (!t->picked)
-			ob_share_has(c, t, bpf_ktime_get_ns());
+			ob_fair_has(c, t, bpf_ktime_get_ns());
 		t->awake = 1;
 		t->picked = 0;
 		t->cpu = cpu;
 		if (p->scx.slice == SCX_SLICE_INF)
 			scx_bpf_task_set_slice(p, slice);
-		ob_share_begin(ob, c, t);
+		ob_fair_begin(ob, c, t);
 		if (c->key == OB_KEY_IDLE) {
 			c->key = OB_KEY_BE;
 			__sync_fetch_and_and(&ob->idle, ~OB_BIT(cpu));
@@ -395,8 +409,8 @@ void BPF_STRUCT_OPS(onbeat_stopping, struct task_struct *p, bool runnable)
 	if (!t->server)
 		charge_share(p, t);
 	if (shell->ob.cpu[cpu & 63].curr != t) {
-		ob_share_leaves(&shell->ob.cpu[cpu & 63], t);
-		/* `assign` keeps off until it is asleep. */
+		ob_fair_leaves(&shell->ob.cpu[cpu & 63], t);
+		/* `request` keeps off until it is asleep. */
 		if (runnable)
 			t->running = 0;
 		return;
@@ -422,12 +436,12 @@ void BPF_STRUCT_OPS(onbeat_quiescent, struct task_struct *p, u64 deq_flags)
 		t->running = 0;
 		return;
 	}
-	/* Before `awake` is touched without the lock `assign` must keep off. */
+	/* Before `awake` is touched without the lock `request` must keep off. */
 	t->running = 1;
 	full_barrier();
 	if (is_unreserved(t)) {
 		t->awake = 0;
-		ob_share_slept(&shell->ob, t);
+		ob_fair_slept(&shell->ob, t);
 		full_barrier();
 		t->running = 0;
 		return;
