@@ -8,7 +8,7 @@
  *
  * A server that is ahead of its reservation while its account is empty is *demoted*: best effort's
  * equal. It comes behind all reservations, and takes turns with best effort by virtual time, as one
- * thread of weight 100. The account fills meanwhile; with half of its depth, or as soon as the
+ * thread of nice 0. The account fills meanwhile; with half of its depth, or as soon as the
  * server is not ahead any more, that ends. Budgets are never held back, save those whose deadline
  * is so far away that they would gather into an overrun of their own: there ahead means ahead of
  * Q/P.

@@ -15,10 +15,10 @@
  * that lets a thread wait for 10 s. */
 #define OB_PATIENCE 3000000000ULL
 
-/* Virtual time for `ran` ns of service; weight 100 (nice 0) runs at the clock's speed. */
+/* Virtual time for `ran` ns of service; that of nice 0 runs at the clock's speed. */
 OB_INLINE u64 ob_fair_weighted(ob_task_p t, u64 ran)
 {
-	return t->weight == 100 ? ran : ran * 100 / ob_max(t->weight, 1);
+	return t->weight == OB_WEIGHT ? ran : ran * OB_WEIGHT / ob_max(t->weight, 1);
 }
 
 OB_INLINE void ob_fair_charge(ob_task_p t, u64 ran)
@@ -38,7 +38,9 @@ OB_INLINE void ob_fair_slept(ob_p ob, ob_task_p t)
  * uses little goes before those who woke when it did and use much. */
 OB_INLINE u64 ob_fair_credit(ob_p ob, ob_task_p t)
 {
-	return ob->slice - ob_min(t->burst, ob->slice);
+	u64 most = t->told ? ob->slice / 2 : ob->slice;
+
+	return most - ob_min(t->burst, most);
 }
 
 /* CPUs that one wake-up looks at, from the thread's last one on. */
@@ -62,11 +64,57 @@ OB_INLINE void ob_fair_begin(ob_p ob, ob_cpu_p c, ob_task_p t)
 		ob_fair_advance(ob, c, t->vtime);
 }
 
-/* The virtual time of those with whom `t` will share CPUs: of the whole machine, or, if it is bound
- * to some, of its last one. */
-OB_INLINE u64 ob_fair_vtime(ob_p ob, ob_task_p t)
+/* `ob_fair_vtime` averages so much at a time, ns; and what it has added up then fits s64. */
+#define OB_FAIR_SPAN (1LL << 40)
+
+/* `t` is among those who wait, its key set. */
+OB_INLINE void ob_fair_add(ob_p ob, ob_task_p t)
 {
-	return ob->online & ~t->cpus ? ob_cpu(ob, t->cpu)->vtime : ob->vtime;
+	s64 each;
+
+	if (!ob->best_effort.root) {
+		ob->origin = t->node.key;
+		ob->ahead = 0;
+	}
+	ob->ahead += (s64)(t->node.key - ob->origin);
+	ob_tree_insert(&ob->best_effort, &t->node);
+	each = ob->ahead / (s64)ob->best_effort.count;
+	if (each < OB_FAIR_SPAN && each > -OB_FAIR_SPAN)
+		return;
+	ob->origin += (u64)each;
+	ob->ahead -= each * (s64)ob->best_effort.count;
+}
+
+/* `t` is so no more. */
+OB_INLINE void ob_fair_subtract(ob_p ob, ob_task_p t)
+{
+	ob->ahead -= (s64)(t->node.key - ob->origin);
+	ob_tree_remove(&ob->best_effort, &t->node);
+	t->waiting = 0;
+}
+
+/*
+ * The virtual time of those with whom `t`, which wakes, will share CPUs: the average of those who
+ * wait, as fluid sharing would have it (Stoica and Abdel-Wahab 1995), or of who was served last if
+ * that is less; within a slice of the first who waits for its CPUs, for others may wait elsewhere,
+ * or be far ahead by their weights. If nobody waits, it is that of who runs.
+ */
+OB_INLINE u64 ob_fair_vtime(ob_p ob, ob_task_p t, u64 now)
+{
+	ob_node_p first = ob_tree_first(&ob->best_effort, t->cpus);
+	ob_cpu_p c = ob_cpu(ob, t->cpu);
+	u64 served = ob->online & ~t->cpus ? c->vtime : ob->vtime, mean;
+	ob_task_p other = c->other;
+
+	if (first) {
+		mean = ob->origin + (u64)(ob->ahead / (s64)ob->best_effort.count);
+		mean = ob_min(ob_min(mean, served), first->key + ob->slice);
+		return mean + ob->slice < first->key ? first->key - ob->slice : mean;
+	}
+	if (other && !other->server)
+		return other->vtime +
+		       ob_fair_weighted(other, now > c->started ? now - c->started : 0);
+	return served;
 }
 
 /* Virtual time by which who wakes must be behind who runs to have the CPU at once. Less gains
@@ -102,7 +150,7 @@ OB_INLINE u64 ob_fair_recheck(ob_cpu_p c, ob_task_p t)
 {
 	u64 left = t->vtime + OB_WAKE_GRAIN - ob_min(c->other->vtime, t->vtime);
 
-	return c->started + ob_max(left * c->other->weight / 100, OB_WAKE_GRAIN);
+	return c->started + ob_max(left * c->other->weight / OB_WEIGHT, OB_WAKE_GRAIN);
 }
 
 /* When the best effort on `c` is to be compared with who waits: soon if that one is known to use
@@ -183,19 +231,20 @@ OB_FN void ob_fair_online(ob_p ob OB_ARG)
 		ob->kick |= ob->online & -ob->online;
 }
 
+/* What a thread may have had before others that wait, ns: two turns, each of which is a slice that
+ * ends with the kernel's next tick. */
+#define OB_FAIR_LEAD 16000000ULL
+
 /* Queues `t` near those who wait for its CPUs, as if it had taken turns with them: no more than a
- * slice before them if it slept, no more than one of its own slices after them whatever it and
- * others had elsewhere. Nobody waits for longer than a turn of everybody. */
+ * slice before them if it slept, no more than some turns of its own after them whatever it and
+ * others had elsewhere. So nobody waits for longer than some turns of everybody. */
 OB_FN void ob_fair_enqueue(ob_p ob OB_ARG, ob_task_p t OB_ARG, u32 woke, u64 now)
 {
 	ob_node_p first = ob_tree_first(&ob->best_effort, t->cpus);
-	u64 from = ob->vtime;
+	u64 from = ob_fair_vtime(ob, t, now);
 
-	if (first) {
-		from = ob_min(from, ((ob_task_p)first)->vtime);
-		t->vtime =
-		    ob_min(t->vtime, ((ob_task_p)first)->vtime + ob_fair_weighted(t, ob->slice));
-	}
+	if (first)
+		t->vtime = ob_min(t->vtime, first->key + ob_fair_weighted(t, OB_FAIR_LEAD));
 	if (woke && t->vtime + ob_fair_credit(ob, t) < from)
 		t->vtime = from - ob_fair_credit(ob, t);
 	t->node.key = t->vtime;
@@ -208,19 +257,18 @@ OB_FN void ob_fair_enqueue(ob_p ob OB_ARG, ob_task_p t OB_ARG, u32 woke, u64 now
 	if (woke && t->kernel)
 		t->node.over = ~(now > OB_PATIENCE ? now - OB_PATIENCE : 0);
 	t->waiting = 1;
-	ob_tree_insert(&ob->best_effort, &t->node);
+	ob_fair_add(ob, t);
 }
 
 OB_INLINE void ob_fair_remove(ob_p ob, ob_task_p t, u64 now)
 {
 	u64 cpus = t->node.mask & ob->share_ready;
 
-	ob_tree_remove(&ob->best_effort, &t->node);
+	ob_fair_subtract(ob, t);
 	if (ob->best_effort.root)
 		cpus &= ~ob->best_effort.root->sub_mask;
 	for (; cpus && OB_LOOP; cpus &= cpus - 1)
 		ob->cpu[ob_lowest(cpus) & (OB_MAX_CPUS - 1)].wanted = now;
-	t->waiting = 0;
 }
 
 /* The best-effort task that has waited for longest, beyond its patience, for one of these CPUs. */

@@ -166,8 +166,7 @@ OB_FN void ob_unqueue(ob_p ob OB_ARG, ob_task_p t OB_ARG)
 	if (!t->waiting)
 		return;
 	if (!sv) {
-		ob_tree_remove(&ob->best_effort, &t->node);
-		t->waiting = 0;
+		ob_fair_subtract(ob, t);
 		return;
 	}
 	ob_thread_unlink(sv, t);

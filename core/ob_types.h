@@ -20,6 +20,9 @@
 /* Users who hold reservations at a time, the unlimited one included. */
 #define OB_MAX_ACCOUNTS 64
 
+/* Weight of nice 0 among best-effort threads. */
+#define OB_WEIGHT 1024
+
 /* Keys of what a CPU runs. Reservations have keys between these. */
 #define OB_KEY_SHARE 0ULL /* best-effort work in its guaranteed share: nothing goes before it */
 #define OB_KEY_URGENT 1ULL
@@ -47,7 +50,7 @@ struct ob_task {
 	struct ob_task OB_ARENA *next;     /* in the server's list of waiting threads */
 	struct ob_task OB_ARENA *prev;
 	u64 cpus;   /* affinity */
-	u64 weight; /* 100 is nice 0, as cgroup v2's cpu.weight */
+	u64 weight; /* OB_WEIGHT is nice 0 */
 	u64 vtime;  /* best-effort service received, weighted */
 	u64 burst;  /* CPU time it uses from waking to sleeping, as best effort; a guess, ns */
 	u64 used;   /* CPU time used since it woke, as best effort, ns */
@@ -226,6 +229,8 @@ struct ob_cpu {
 struct ob {
 	struct ob_tree best_effort; /* waiting best-effort tasks, by virtual time */
 	u64 vtime;                  /* of the best-effort class: never goes back */
+	u64 origin;                 /* of the virtual times that are summed up, ... */
+	s64 ahead;                  /* ... and by how much those who wait are ahead of it, in all */
 	u64 engaged;                /* reservations that have threads */
 	u64 online;
 	u64 idle; /* CPUs with nothing to run that nobody has been sent to yet */

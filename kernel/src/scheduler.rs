@@ -111,6 +111,8 @@ impl<'a> Scheduler<'a> {
         rodata.use_timers = !rt;
         rodata.tracing = layout.ring > 0;
         rodata.measuring = costs;
+        rodata.weights = std::array::from_fn(|i| weight(i as i32 - 20));
+        rodata.weight_idle = weight(IDLE);
         skel.maps.arena.set_max_entries(layout.pages())?;
         if verbose {
             // The verifier's statistics: how many instructions it looked at for each program.
@@ -266,6 +268,14 @@ impl<'a> Scheduler<'a> {
         call(&mut self.skel.progs.request, &mut request)?;
         Ok(request)
     }
+}
+
+/// The niceness that has the weight of SCHED_IDLE's threads, 3.
+const IDLE: i32 = 26;
+
+/// What a thread of this niceness has beside others: each step is a factor of 1.25, as in the kernel's own scheduler.
+fn weight(nice: i32) -> u32 {
+    (f64::from(onbeat_core::ffi::OB_WEIGHT) * 1.25_f64.powi(-nice)).round() as u32
 }
 
 /// Runs a system-call program with `arg` as context, which it also answers in.

@@ -22,7 +22,7 @@ fn waiting(n: usize, kind: u32) -> (Core, u64) {
     // Every job gets its turn before its deadline; the order of deadlines is that of release.
     let period = n as u64 * 2 * TURN;
     for i in 0..n {
-        core.init_task(i, 1, 100);
+        core.init_task(i, 1, onbeat_sim::NICE_0);
         core.reserve(
             i,
             &Reservation {

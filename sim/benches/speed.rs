@@ -41,7 +41,7 @@ fn engine(kind: u32, detail: Detail) -> Engine {
     for i in 0..TASKS {
         let period = random.between(10_000_000, 100_000_000);
         let budget = period * 3 / TASKS as u64;
-        core.init_task(i, (1 << CPUS) - 1, 100);
+        core.init_task(i, (1 << CPUS) - 1, onbeat_sim::NICE_0);
         core.reserve(
             i,
             &Reservation {

@@ -51,6 +51,9 @@ pub struct Split {
 /// Index of a task that runs nowhere or of nobody.
 pub const NOBODY: usize = usize::MAX;
 
+/// The weight of best effort of nice 0.
+pub const NICE_0: u64 = ffi::OB_WEIGHT as u64;
+
 impl Core {
     /// A core for `cpus` CPUs in `domains` equal clusters, with room for `tasks` tasks and as many
     /// servers, and a trace of up to `ring` events (a power of two, 0: none) between two drains.
@@ -89,7 +92,7 @@ impl Core {
         &raw mut self.tasks[i]
     }
 
-    /// Declares task `i`: its affinity and weight (100: nice 0).
+    /// Declares task `i`: its affinity and weight ([`NICE_0`]).
     pub fn init_task(&mut self, i: usize, cpus: u64, weight: u64) {
         // SAFETY: a task of ours, not yet known to the core.
         unsafe { ffi::onbeat_task_init(self.task(i), i as u32, cpus, weight) }

@@ -8,7 +8,7 @@ mod core;
 mod engine;
 mod plan;
 
-pub use crate::core::{Core, NOBODY, Reservation, Split};
+pub use crate::core::{Core, NICE_0, NOBODY, Reservation, Split};
 pub use engine::{Detail, Engine, Load};
 pub use plan::{
     FirstMiss, SHARE_LAG, SHARE_QUANTUM, SimError, first_miss, simulate, simulate_with,

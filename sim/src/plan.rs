@@ -12,7 +12,7 @@ use onbeat_model::units::Fraction;
 use onbeat_model::workgen::execution_times;
 use thiserror::Error;
 
-use crate::core::{Core, Reservation, Split};
+use crate::core::{Core, NICE_0, Reservation, Split};
 use crate::engine::{Detail, Engine, Load};
 
 /// How much of the best-effort share is served at a time, ns; the service uses the same.
@@ -203,7 +203,7 @@ fn engine(
         let times = execution_times(set, c).ok_or_else(|| SimError::RealProgram(c.name()))?;
         let affinity =
             spec.affinity.as_ref().map_or(all, |l| l.iter().fold(0, |m, cpu| m | 1u64 << cpu));
-        core.init_task(i, affinity, 100);
+        core.init_task(i, affinity, NICE_0);
         if let Some(budget) = spec.budget {
             let deadline = spec.deadline.min(spec.period);
             let task = Sporadic::served(budget, spec.period, deadline);
@@ -252,7 +252,7 @@ fn engine(
         });
     }
     for copy in 0..best_effort {
-        core.init_task(copies.len() + copy, all, 100);
+        core.init_task(copies.len() + copy, all, NICE_0);
         infos.push(TaskInfo {
             name: format!("best-effort-{copy}"),
             entry: set.tasks.len() as u32,

@@ -102,7 +102,7 @@ impl World<'_> {
         let all = u64::MAX >> (64 - cpus);
         let mut loads = Vec::new();
         for (i, task) in self.tasks.iter().enumerate() {
-            core.init_task(i, all, 100);
+            core.init_task(i, all, onbeat_sim::NICE_0);
             let reservation = Reservation {
                 budget: task.wcet,
                 period: task.period,

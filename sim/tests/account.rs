@@ -29,7 +29,7 @@ fn play(policy: &CorePolicy, share: u64, tasks: &[Task], hogs: usize, seconds: u
     let kind = onbeat_core::server_policies().iter().position(|n| *n == policy.server.name());
     let mut loads = Vec::new();
     for (i, task) in tasks.iter().enumerate() {
-        core.init_task(i, 3, 100);
+        core.init_task(i, 3, onbeat_sim::NICE_0);
         let reservation = Reservation {
             budget: task.budget,
             period: task.period,
@@ -58,7 +58,7 @@ fn play(policy: &CorePolicy, share: u64, tasks: &[Task], hogs: usize, seconds: u
         });
     }
     for i in 0..hogs {
-        core.init_task(tasks.len() + i, 3, 100);
+        core.init_task(tasks.len() + i, 3, onbeat_sim::NICE_0);
         loads.push(Load::Endless);
     }
     let mut engine = Engine::new(core, CPUS, loads, Overheads::default(), Detail::All);

@@ -18,7 +18,7 @@ fn longest_wait(crowd: usize, beside: Option<(u64, u64)>, policy: &str) -> u64 {
     let mut core = Core::new(1, 1, 50, MS, crowd + 1, 1 << 14);
     let kind = onbeat_core::server_policies().iter().position(|n| *n == policy);
     let mut loads = Vec::new();
-    core.init_task(0, 1, 100);
+    core.init_task(0, 1, onbeat_sim::NICE_0);
     if let Some((budget, period)) = beside {
         core.reserve(
             0,
@@ -44,7 +44,7 @@ fn longest_wait(crowd: usize, beside: Option<(u64, u64)>, policy: &str) -> u64 {
         marks: false,
     });
     for i in 0..crowd {
-        core.init_task(i + 1, 1, 100);
+        core.init_task(i + 1, 1, onbeat_sim::NICE_0);
         loads.push(Load::Endless);
     }
     let mut engine = Engine::new(core, 1, loads, Overheads::default(), Detail::All);

@@ -9,8 +9,8 @@ const MS: u64 = 1_000_000;
 /// Two CPUs in one domain; task 0, with a reservation, and task 1, without, may use CPU 1 only.
 fn system(kind: usize) -> Core {
     let mut core = Core::new(2, 1, 50, MS, 2, 0);
-    core.init_task(0, 0b10, 100);
-    core.init_task(1, 0b10, 100);
+    core.init_task(0, 0b10, onbeat_sim::NICE_0);
+    core.init_task(1, 0b10, onbeat_sim::NICE_0);
     core.reserve(
         0,
         &Reservation {

@@ -16,7 +16,7 @@ fn ends(kind: usize, tasks: &[Job]) -> Vec<Vec<u64>> {
     let mut core = Core::new(1, 1, 0, 0, tasks.len(), 0);
     let mut loads = Vec::new();
     for (i, (first, works, period, deadline)) in tasks.iter().enumerate() {
-        core.init_task(i, 1, 100);
+        core.init_task(i, 1, onbeat_sim::NICE_0);
         core.reserve(
             i,
             &Reservation {
@@ -73,7 +73,7 @@ fn a_job_that_ends_when_the_next_is_released_does_not_lend_it_its_deadline() {
 fn what_a_program_does_while_it_starts_up_gives_its_first_job_no_deadline() {
     for (kind, server) in onbeat_core::server_policies().iter().enumerate() {
         let mut core = Core::new(1, 1, 0, 0, 1, 0);
-        core.init_task(0, 1, 100);
+        core.init_task(0, 1, onbeat_sim::NICE_0);
         core.reserve(
             0,
             &Reservation {
@@ -99,7 +99,7 @@ fn what_a_program_does_while_it_starts_up_gives_its_first_job_no_deadline() {
 /// Two CPUs, one reservation of 10 in 20 ms split evenly over both, in windows of 10 ms.
 fn split() -> Core {
     let mut core = Core::new(2, 2, 0, 0, 1, 0);
-    core.init_task(0, 0b11, 100);
+    core.init_task(0, 0b11, onbeat_sim::NICE_0);
     let mut legs = [(0, 0); ffi::OB_MAX_LEGS as usize];
     legs[..2].copy_from_slice(&[(0, 5 * MS), (1, 5 * MS)]);
     core.reserve(

@@ -41,7 +41,7 @@ fn counted(tasks: &[Task], cpus: u32, policy: &CorePolicy, extra: u64) -> (Run, 
     let (mut loads, mut infos, mut missing) = (Vec::new(), Vec::new(), Vec::new());
     for (i, task) in tasks.iter().enumerate() {
         let (budget, period) = (task.budget * STEP, task.period * STEP);
-        core.init_task(i, all, 100);
+        core.init_task(i, all, onbeat_sim::NICE_0);
         core.reserve(
             i,
             &Reservation {
@@ -79,7 +79,7 @@ fn counted(tasks: &[Task], cpus: u32, policy: &CorePolicy, extra: u64) -> (Run, 
             tid: 0,
         });
     }
-    core.init_task(tasks.len(), all, 100);
+    core.init_task(tasks.len(), all, onbeat_sim::NICE_0);
     loads.push(Load::Endless);
     let mut engine = Engine::new(core, cpus, loads, Overheads::default(), Detail::All);
     let horizon_ns = engine.run(0, missing.iter().map(|e| e.b).max().unwrap_or(0) + 30 * STEP);

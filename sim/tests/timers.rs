@@ -12,8 +12,8 @@ const MS: u64 = 1_000_000;
 fn running(share_permille: u32) -> Core {
     let kind = onbeat_core::server_policies().iter().position(|n| *n == "cbs-hard").unwrap();
     let mut core = Core::new(1, 1, share_permille, MS, 2, 0);
-    core.init_task(0, 1, 100);
-    core.init_task(1, 1, 100);
+    core.init_task(0, 1, onbeat_sim::NICE_0);
+    core.init_task(1, 1, onbeat_sim::NICE_0);
     core.reserve(
         0,
         &Reservation {

@@ -29,7 +29,7 @@ fn play_with(
     let mut core = Core::new(2, 2, 0, 0, 3, 1 << 14);
     let mut loads = Vec::new();
     for (i, times) in times.into_iter().enumerate() {
-        core.init_task(i, 3, 100);
+        core.init_task(i, 3, onbeat_sim::NICE_0);
         let mut legs = [(0, 0); ffi::OB_MAX_LEGS as usize];
         (legs[0], legs[1]) = ((0, 10 * MS), (1, 10 * MS));
         let reservation = Reservation {

@@ -5,13 +5,27 @@
 #ifndef LIFECYCLE_BPF_H
 #define LIFECYCLE_BPF_H
 
+/* Set by the loader: of threads of nice -20 and on, and of those of SCHED_IDLE. */
+const volatile u32 weights[40];
+const volatile u32 weight_idle;
+
+/* scx.weight counts in hundredths of nice 0: those of the greatest niceness would all have 1. */
+static __always_inline u64 weight_of(const struct task_struct *p)
+{
+	u32 nice = p->static_prio - 100;
+
+	if (p->policy == 5 /* SCHED_IDLE */)
+		return weight_idle;
+	return nice < 40 ? weights[nice] : OB_WEIGHT;
+}
+
 void BPF_STRUCT_OPS(onbeat_set_weight, struct task_struct *p, u32 weight)
 {
 	ob_task_p t = task_of(p);
 
 	USE_ARENA();
 	if (t)
-		t->weight = weight;
+		t->weight = weight_of(p);
 }
 
 /* The thread joins this class. */
@@ -22,7 +36,7 @@ void BPF_STRUCT_OPS(onbeat_enable, struct task_struct *p)
 	USE_ARENA();
 	scx_bpf_task_set_dsq_vtime(p, (u64)t);
 	if (t)
-		t->weight = p->scx.weight;
+		t->weight = weight_of(p);
 }
 
 /* The thread leaves this class, for a real-time one perhaps: its job is done for us. */
@@ -80,7 +94,7 @@ s32 BPF_STRUCT_OPS_SLEEPABLE(onbeat_init_task, struct task_struct *p,
 	t->want = 0;
 	t->ran = p->se.sum_exec_runtime;
 	t->cpus = cpus_of(p);
-	t->weight = p->scx.weight ?: 100;
+	t->weight = weight_of(p);
 	t->vtime = shell->ob.vtime;
 	t->burst = shell->ob.slice;
 	t->used = 0;

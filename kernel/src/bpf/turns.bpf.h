@@ -91,6 +91,18 @@ static __always_inline void to_anybody(struct task_struct *p, u64 enq_flags)
 	scx_bpf_kick_cpu(cpu, SCX_KICK_PREEMPT);
 }
 
+/* Whether `t`, which wakes and may run on `cpu` only, need not go through the core: nobody else
+ * waits, and that CPU is idle, or who runs there is known to sleep soon. */
+static __always_inline bool is_next(ob_task_p t, s32 cpu)
+{
+	ob_task_p other = shell->ob.cpu[cpu & 63].other;
+
+	if (!unreserved() || !is_unreserved(t) || t->home || shell->ob.best_effort.root ||
+	    scx_bpf_dsq_nr_queued(SCX_DSQ_LOCAL_ON | cpu))
+		return false;
+	return other ? t->told && other->burst <= OB_WAKE_GRAIN : !!(shell->ob.idle & OB_BIT(cpu));
+}
+
 void BPF_STRUCT_OPS(onbeat_enqueue, struct task_struct *p, u64 enq_flags)
 {
 	ob_task_p t = task_of(p);
@@ -109,11 +121,16 @@ void BPF_STRUCT_OPS(onbeat_enqueue, struct task_struct *p, u64 enq_flags)
 		to_anybody(p, enq_flags);
 		return;
 	}
+	/* Then select_cpu is not asked. */
+	if (p->nr_cpus_allowed == 1 && (enq_flags & SCX_ENQ_WAKEUP)) {
+		t->told = !bpf_in_interrupt();
+		if (is_next(t, scx_bpf_task_cpu(p))) {
+			scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, BE_SLICE, enq_flags);
+			return;
+		}
+	}
 	now = bpf_ktime_get_ns();
 	cpus = cpus_of(p);
-	/* Then select_cpu is not asked. */
-	if (p->nr_cpus_allowed == 1)
-		t->told = !bpf_in_interrupt();
 	LOCKED(fx)
 	{
 		/* An unlocked look may have told `dequeue` that it was in no queue. */
@@ -356,8 +373,12 @@ void BPF_STRUCT_OPS(onbeat_running, struct task_struct *p)
 		ob_p ob = &shell->ob;
 
 		/* Nothing here needs the lock: the fields are this CPU's and this thread's own. */
-		if (!t->picked)
+		if (!t->picked) {
 			ob_fair_has(c, t, bpf_ktime_get_ns());
+			/* It went round the core; meanwhile somebody else may have come. */
+			if (ob_share_waiting(ob, OB_BIT(cpu)))
+				scx_bpf_kick_cpu(cpu, SCX_KICK_PREEMPT);
+		}
 		t->awake = 1;
 		t->picked = 0;
 		t->cpu = cpu;

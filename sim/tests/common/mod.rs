@@ -5,6 +5,7 @@
 
 pub mod oracle;
 pub mod replay;
+pub mod shell;
 
 use std::fmt;
 
@@ -114,7 +115,7 @@ pub fn play(case: &Case, policy: &CorePolicy) -> Played {
     let kind = onbeat_core::server_policies().iter().position(|n| *n == policy.server.name());
     let mut loads = Vec::new();
     for (i, task) in case.tasks.iter().enumerate() {
-        core.init_task(i, task.cpus & all, 100);
+        core.init_task(i, task.cpus & all, onbeat_sim::NICE_0);
         if let Some(budget) = task.budget {
             let reservation = Reservation {
                 budget,
@@ -144,7 +145,7 @@ pub fn play(case: &Case, policy: &CorePolicy) -> Played {
         });
     }
     for i in 0..case.best_effort {
-        core.init_task(case.tasks.len() + i, all, 100);
+        core.init_task(case.tasks.len() + i, all, onbeat_sim::NICE_0);
         loads.push(Load::Endless);
     }
     let mut engine = Engine::new(core, case.cpus, loads, Overheads::default(), Detail::All);

@@ -53,7 +53,7 @@ fn events(set: &Set, policy: &CorePolicy) -> (Vec<Event>, u64) {
     // The first thread of a task carries its reservation, the others join it.
     let mut carrier = vec![None; set.tasks.len()];
     for (i, (of, _)) in threads.iter().enumerate() {
-        core.init_task(i, all, 100);
+        core.init_task(i, all, onbeat_sim::NICE_0);
         if let Some(first) = carrier[*of] {
             core.join(i, first);
             continue;
@@ -78,7 +78,7 @@ fn events(set: &Set, policy: &CorePolicy) -> (Vec<Event>, u64) {
     }
     let mut loads: Vec<Load> = threads.iter().map(|(_, load)| (*load).clone()).collect();
     for i in 0..set.best_effort {
-        core.init_task(threads.len() + i, all, 100);
+        core.init_task(threads.len() + i, all, onbeat_sim::NICE_0);
         loads.push(Load::Endless);
     }
     let mut engine = Engine::new(core, set.cpus, loads, Overheads::default(), Detail::Jobs);

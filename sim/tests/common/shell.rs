@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! The kernel shell of one CPU, in short: tasks that wake, run and sleep by the clock.
+
+use onbeat_core::ffi;
+use onbeat_sim::{Core, NOBODY};
+
+const MS: u64 = 1_000_000;
+pub const EVER: u64 = u64::MAX;
+
+/// From `first` on a task wants to run for `work` in every `period`.
+#[derive(Clone, Copy)]
+pub struct Part {
+    pub first: u64,
+    pub work: u64,
+    pub period: u64,
+}
+
+/// It wants to run for ever.
+pub fn endless(first: u64) -> Part {
+    Part { first, work: EVER, period: EVER }
+}
+
+/// What a task had of the CPU, and the longest that it waited.
+#[derive(Debug, Default, Clone, Copy)]
+pub struct Got {
+    pub had: u64,
+    pub waited: u64,
+}
+
+/// Plays the shell until `end`: to the ns, so that no turn ends unseen.
+pub fn play(mut core: Core, parts: &[Part], end: u64) -> Vec<Got> {
+    let mut got = vec![Got::default(); parts.len()];
+    let (mut now, mut runs) = (0, NOBODY);
+    let mut wakes: Vec<u64> = parts.iter().map(|p| p.first).collect();
+    let mut left = vec![0; parts.len()];
+    let mut since = vec![EVER; parts.len()];
+    while now < end {
+        for (i, part) in parts.iter().enumerate() {
+            if wakes[i] <= now {
+                (wakes[i], left[i], since[i]) =
+                    (wakes[i].saturating_add(part.period), part.work, now);
+                core.ready(i, now);
+            }
+        }
+        if core.alarm_at() <= now {
+            core.alarm(now);
+        }
+        if core.timer(0) <= now {
+            core.tick(0, now);
+        }
+        if core.take_kick().is_some() || runs == NOBODY {
+            let next = core.pick(0, runs, now);
+            if next != runs {
+                if runs != NOBODY {
+                    core.stop(0, ffi::OB_STOP_PREEMPTED, now);
+                    core.ready(runs, now);
+                    since[runs] = now;
+                }
+                if next != NOBODY {
+                    core.run(0, next, now);
+                    got[next].waited = got[next].waited.max(now - since[next]);
+                    since[next] = EVER;
+                }
+                runs = next;
+            }
+        }
+        let mut then = core.alarm_at().min(core.timer(0)).max(now + 1).min(end);
+        then = wakes.iter().fold(then, |then, wake| then.min(*wake));
+        if runs != NOBODY {
+            then = then.min(now.saturating_add(left[runs]));
+            // Best effort has slices, which the kernel's tick ends.
+            if core.cpu(0).server.is_null() {
+                then = then.min(now + 4 * MS);
+                core.charge(runs, then - now);
+            }
+            got[runs].had += then - now;
+            left[runs] -= if left[runs] == EVER { 0 } else { then - now };
+        }
+        now = then;
+        if runs != NOBODY && left[runs] == 0 {
+            core.stop(0, ffi::OB_STOP_SLEPT, now);
+            core.sleep(runs, now);
+            runs = NOBODY;
+        } else if runs != NOBODY && core.cpu(0).server.is_null() {
+            // As the kernel does at the end of a slice.
+            let next = core.pick(0, runs, now);
+            if next != runs {
+                core.stop(0, ffi::OB_STOP_PREEMPTED, now);
+                core.ready(runs, now);
+                since[runs] = now;
+                if next != NOBODY {
+                    core.run(0, next, now);
+                    got[next].waited = got[next].waited.max(now - since[next]);
+                    since[next] = EVER;
+                }
+                runs = next;
+            }
+        }
+    }
+    for (got, since) in got.iter_mut().zip(since) {
+        got.waited = got.waited.max(now.saturating_sub(since));
+    }
+    got
+}

@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Best effort among itself on one CPU, nothing reserved: who sleeps much does not wait for who never does, nobody has
+//! more than its part, and parts are as weights.
+
+mod common;
+
+use common::shell::{Part, endless, play};
+use onbeat_sim::{Core, NICE_0};
+
+const US: u64 = 1_000;
+const MS: u64 = 1_000_000;
+const SECOND: u64 = 1_000 * MS;
+
+fn core(weights: &[u64]) -> Core {
+    let mut core = Core::new(1, 1, 50, MS, weights.len(), 0);
+    weights.iter().enumerate().for_each(|(i, weight)| core.init_task(i, 1, *weight));
+    core
+}
+
+/// How much `had` differs from `part`, of `part`.
+fn off(had: u64, part: f64) -> f64 {
+    (had as f64 - part).abs() / part
+}
+
+/// Its slice is 4 ms; two of half a millisecond are what another may be behind it.
+#[test]
+fn who_sleeps_much_has_the_cpu_within_a_millisecond_of_waking_beside_any_number_of_loops() {
+    for loops in [1, 2, 4, 16] {
+        // It asks for a sixth of a loop's part at most.
+        let quick = Part { first: 200 * MS, work: 50 * US, period: 5 * MS };
+        let parts: Vec<Part> = (0..loops).map(|_| endless(0)).chain([quick]).collect();
+        let got = play(core(&vec![NICE_0; parts.len()]), &parts, 10 * SECOND);
+        assert!(got[loops].waited <= MS, "{} ns beside {loops}", got[loops].waited);
+    }
+}
+
+#[test]
+fn several_that_sleep_much_do_not_wait_for_loops_either() {
+    let quick = |i: u64| Part { first: i * 700 * US, work: 50 * US, period: 5 * MS + i * 130 * US };
+    let parts: Vec<Part> = [endless(0), endless(0)].into_iter().chain((0..10).map(quick)).collect();
+    let got = play(core(&[NICE_0; 12]), &parts, 10 * SECOND);
+    for quick in &got[2..] {
+        // Each may wait for the nine others.
+        assert!(quick.waited <= MS + 9 * 50 * US, "{} ns", quick.waited);
+    }
+}
+
+#[test]
+fn who_sleeps_to_go_first_has_no_more_than_its_part() {
+    // Pauses as short as that buy no turn before others.
+    for (work, pause) in [(2_000, 1), (2_000, 1_000), (300, 10), (300, 100), (3_999, 50)] {
+        let sly = Part { first: 0, work: work * US, period: (work + pause) * US };
+        let got = play(core(&[NICE_0; 4]), &[endless(0), endless(0), endless(0), sly], 10 * SECOND);
+        let part = 10.0 * SECOND as f64 / 4.0;
+        assert!(
+            got[3].had as f64 <= 1.02 * part,
+            "{work} us and {pause} us of pause: {} ns",
+            got[3].had
+        );
+        let least = got[..3].iter().map(|g| g.had).min().unwrap();
+        assert!(least as f64 >= 0.98 * part, "{work} us and {pause} us of pause leave {least} ns");
+    }
+}
+
+#[test]
+fn parts_over_a_second_are_as_weights_within_two_per_cent() {
+    for weights in [[1024, 1024, 1024], [1024, 335, 110], [9548, 1024, 1024], [1024, 820, 655]] {
+        let got = play(core(&weights), &[endless(0); 3], SECOND);
+        let sum: u64 = weights.iter().sum();
+        for (got, weight) in got.iter().zip(weights) {
+            let part = SECOND as f64 * weight as f64 / sum as f64;
+            assert!(off(got.had, part) <= 0.02, "{weights:?}: {} in place of {part} ns", got.had);
+        }
+    }
+}
