@@ -22,6 +22,13 @@ lab() {
     "$bin/onbeat-lab" --program "$bin/scx_onbeat" "$@"
 }
 
+# The options that bring the program of scheduler $1 into the lab, if it is a published one.
+peer() {
+    case $1 in
+    flash | bpfland | rusty) echo "--program .cache/peers/bin/scx_$1" ;;
+    esac
+}
+
 sim() {
     echo "Simulator (jobs a second; SimSo does 6 to 8 thousand)"
     cargo bench --quiet -p onbeat-sim --bench speed 2>&1 >"$out/sim.json"
@@ -32,12 +39,8 @@ loads() {
     for cpus in 1 4; do
         for scheduler in eevdf flash bpfland rusty onbeat; do
             echo "bench: usual loads under $scheduler on $cpus CPUs" >&2
-            peer=
-            case $scheduler in
-            flash | bpfland | rusty) peer="--program .cache/peers/bin/scx_$scheduler" ;;
-            esac
-            # shellcheck disable=SC2086 # two words or none
-            lab --cpus "$cpus" $peer --program "$(command -v perf)" --program "$(command -v hackbench)" \
+            # shellcheck disable=SC2046 # two words or none
+            lab --cpus "$cpus" $(peer "$scheduler") --program "$(command -v perf)" --program "$(command -v hackbench)" \
                 --file scripts/bench/loads.sh:/bin/loads -- sh /bin/loads "$scheduler" |
                 sed "s/^/$cpus $scheduler /"
         done
@@ -67,12 +70,8 @@ latency() {
     scripts/fetch-peers.sh
     for scheduler in eevdf flash bpfland rusty onbeat; do
         echo "bench: wake-ups under $scheduler" >&2
-        peer=
-        case $scheduler in
-        flash | bpfland | rusty) peer="--program .cache/peers/bin/scx_$scheduler" ;;
-        esac
-        # shellcheck disable=SC2086 # two words or none
-        lab --cpus 2 $peer --program "$(command -v cyclictest)" --program "$(command -v hackbench)" \
+        # shellcheck disable=SC2046 # two words or none
+        lab --cpus 2 $(peer "$scheduler") --program "$(command -v cyclictest)" --program "$(command -v hackbench)" \
             --program "$(command -v nice)" --program "$(command -v setsid)" \
             --file scripts/bench/latency.sh:/bin/latency -- sh /bin/latency "$scheduler" |
             sed "s/^/$scheduler /"
