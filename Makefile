@@ -27,7 +27,7 @@ demo: setup ## play movies under every policy on a real kernel; report in result
 	@$(BIN)/onbeat demo
 
 test: setup lint ## check formats, lint, run the tests, on real kernels too
-	$(CARGO) test --release --workspace --no-fail-fast
+	@CARGO=$(CARGO) scripts/test.sh
 	$(BIN)/onbeat sim experiments/kato-11.toml
 
 format: ## format all sources
