@@ -17,7 +17,7 @@ use onbeat_lab::Flavour;
 fn facts() -> &'static Facts {
     static FACTS: OnceLock<Result<Facts, String>> = OnceLock::new();
     let facts = FACTS.get_or_init(|| {
-        let scheduler = guest::built("onbeat-kernel", "scx_onbeat");
+        let scheduler = guest::built("scx_onbeat");
         let programs = [Path::new(env!("CARGO_BIN_EXE_onbeat")), &scheduler];
         guest::facts(Flavour::Plain, 2, &programs)
     });

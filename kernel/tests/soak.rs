@@ -21,7 +21,7 @@ fn count(console: &str, what: &str) -> u32 {
 
 /// Nobody is lost, and something has happened: at least so many acts.
 fn churn(flavour: Flavour, acts: u32, options: &[&str]) {
-    let churn = built("onbeat-workloads", "onbeat-churn");
+    let churn = built("onbeat-churn");
     let programs = [Path::new(env!("CARGO_BIN_EXE_scx_onbeat")), &churn];
     let command = [&["onbeat-churn"], options].concat();
     let machine = Machine::new(flavour, CPUS, &programs, &command);

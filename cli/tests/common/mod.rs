@@ -25,8 +25,8 @@ pub fn build_the_guests_programs() {
     static BUILT: Once = Once::new();
     BUILT.call_once(|| {
         let mut cargo = Command::new(env!("CARGO"));
-        cargo.args(["build", "--quiet", "--bins"]);
-        cargo.args(["-p", "onbeat-workloads", "-p", "onbeat-kernel", "-p", "onbeat-lab"]);
+        // Of the whole workspace: chosen packages are other programs, with other features of their libraries.
+        cargo.args(["build", "--quiet", "--workspace", "--bins"]);
         if Path::new(env!("CARGO_BIN_EXE_onbeat")).parent().unwrap().ends_with("release") {
             cargo.arg("--release");
         }

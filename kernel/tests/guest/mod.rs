@@ -21,13 +21,14 @@ pub type Facts = BTreeMap<String, String>;
 
 const MARK: &str = "FACT ";
 
-/// Builds a program of another room; where it is.
-pub fn built(package: &str, program: &str) -> PathBuf {
+/// Builds the programs; where this one is.
+pub fn built(program: &str) -> PathBuf {
     // …/target/PROFILE/deps/this-test
     let me = std::env::current_exe().unwrap();
     let folder = me.ancestors().nth(2).unwrap();
     let mut cargo = Command::new(env!("CARGO"));
-    cargo.args(["build", "--quiet", "--package", package, "--bin", program]);
+    // Of the whole workspace: chosen packages are other programs, with other features of their libraries.
+    cargo.args(["build", "--quiet", "--workspace", "--bins"]);
     if folder.file_name().is_some_and(|name| name == "release") {
         cargo.arg("--release");
     }
@@ -47,7 +48,7 @@ impl Machine {
     /// One that will run `command`, with `programs` in its `/bin`.
     pub fn new(flavour: Flavour, cpus: u32, programs: &[&Path], command: &[&str]) -> Self {
         // SAFETY: called before this program has threads that read the environment for it.
-        unsafe { std::env::set_var("ONBEAT_INIT", built("onbeat-lab", "onbeat-init")) };
+        unsafe { std::env::set_var("ONBEAT_INIT", built("onbeat-init")) };
         let mut spec = LabSpec::new(command.iter().copied());
         spec.cpus = cpus;
         spec.kernel = flavour;
