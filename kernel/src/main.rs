@@ -160,7 +160,7 @@ fn run(options: &Options) -> Result<ExitCode> {
     ));
     if !(settings.server.isolates() && settings.order.isolates()) {
         log::say(format_args!(
-            "warning: {} does not isolate: one reservation that overruns can make others late (--no-isolation)",
+            "warning: {} does not isolate: reservations can be late because of others (--no-isolation)",
             settings.policy()
         ));
     }
@@ -391,7 +391,7 @@ fn settings(options: &Options) -> Result<Settings> {
     let isolates = server.isolates() && order.isolates();
     if !isolates && !options.no_isolation {
         bail!(
-            "--policy {policy} does not isolate: one reservation that overruns can make others late; choose another \
+            "--policy {policy} does not isolate: reservations can be late because of others; choose another \
              (`onbeat policies` marks those that do not), or add --no-isolation"
         );
     }

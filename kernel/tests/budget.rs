@@ -131,7 +131,7 @@ fn cpus() -> usize {
 #[test]
 #[ignore = "the guest's side"]
 fn in_the_guest() {
-    let scheduler = scheduler(&["--policy", "g-edf+cbs-hard", "--events", EVENTS]);
+    let scheduler = scheduler(&["--policy", "g-edzl+cbs-hard", "--events", EVENTS]);
     let greedy = start(&mut part("greedy"));
     let busy = std::env::var_os(ALL_BUSY).is_some();
     let mut params = Params::new(BUDGET, PERIOD);

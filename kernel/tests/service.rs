@@ -155,7 +155,7 @@ fn statistics_describe_themselves_and_can_be_monitored() {
 fn it_loads_and_serves_on_preempt_rt() {
     let program = Path::new(env!("CARGO_BIN_EXE_scx_onbeat"));
     let facts = guest::facts(Flavour::Rt, 2, &[program]).unwrap_or_else(|e| panic!("{e}"));
-    assert!(facts["rt-words"].contains("g-edf+cbs-hard on CPUs 0-1"), "{}", facts["rt-words"]);
+    assert!(facts["rt-words"].contains("g-edzl+cbs-hard on CPUs 0-1"), "{}", facts["rt-words"]);
     let share: f64 = facts["rt-share"].parse().unwrap();
     assert!((0.58..0.64).contains(&share), "25 ms in 41 ms give {share}");
     assert_eq!(facts["rt-state"], "disabled");
@@ -544,7 +544,7 @@ fn death() {
 }
 
 fn in_the_guest_rt() {
-    let scheduler = scheduler(&["--policy", "g-edf+cbs-hard"]);
+    let scheduler = scheduler(&["--policy", "g-edzl+cbs-hard"]);
     let burning = start(part("sleeper_then_burner").env("TIME", "2050"));
     service().reserve(burning.id(), "burns", &Params::new(25 * MS, 41 * MS)).unwrap();
     let words = finish(burning).1;

@@ -326,7 +326,7 @@ fn cpu_time(pid: i32) -> Duration {
 
 /// Reservations that never sleep and take every ns that soft servers let them have.
 fn greed() {
-    let scheduler = scheduler(&["--policy", "g-edf+cbs"]);
+    let scheduler = scheduler(&["--policy", "g-edzl+cbs"]);
     let on_each = || {
         (0..2).map(|cpu| {
             child(move || {

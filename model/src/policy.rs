@@ -37,9 +37,18 @@ impl Order {
     }
 
     /// Whether a server that isolates does so in this order too. First come, first served and shortest period first
-    /// know no deadlines, by which servers put overruns off and admission tells what fits.
+    /// know no deadlines, by which servers put overruns off and admission tells what fits. EDF on several CPUs may
+    /// serve what is admitted late (Dhall and Liu, "On a real-time scheduling problem", 1978).
     pub fn isolates(self) -> bool {
-        !matches!(self, Order::GlobalFifo | Order::RateMonotonic)
+        match self {
+            Order::GlobalEdzl
+            | Order::PartitionedEdf
+            | Order::SplitEdf
+            | Order::SplitEdfPostponed => true,
+            Order::GlobalEdf | Order::ClusteredEdf | Order::RateMonotonic | Order::GlobalFifo => {
+                false
+            }
+        }
     }
 
     /// The number of the core's queues on so many CPUs, which `clusters` share under a clustered order.

@@ -4,7 +4,7 @@
 use onbeat_analysis::admission::{Admission, Demand, Domains, Fit, Machine};
 use onbeat_core::ffi;
 use onbeat_model::event::EventKind;
-use onbeat_model::policy::Server;
+use onbeat_model::policy::{Order, Server};
 use onbeat_model::units::Fraction;
 use onbeat_sim::{Load, Split};
 
@@ -126,20 +126,36 @@ fn a_split_reservation_that_keeps_to_its_budget_is_in_time_beside_marks() {
     assert_eq!(late, 0, "ns late");
 }
 
-#[test]
-fn in_rate_monotonic_order_what_is_admitted_can_be_late_though_all_keep_to_their_budgets() {
-    let asked = [(5 * MS, 10 * MS), (6_300 * US, 14 * MS)];
-    let machine = Machine::new(&[0], Fraction::new(1, 20), Domains::Global, Fit::Worst);
+/// Reservations of these budgets and periods, which admission takes, and jobs that need just that.
+fn admitted(cpus: u32, asked: &[(u64, u64)]) -> Set {
+    let all: Vec<u32> = (0..cpus).collect();
+    let machine = Machine::new(&all, Fraction::new(1, 20), Domains::Global, Fit::Worst);
     let mut book = Admission::new(machine);
     let mut tasks = Vec::new();
-    for (id, (budget, period)) in (0..).zip(asked) {
+    for (id, &(budget, period)) in (0..).zip(asked) {
         let demand = Demand { name: String::new(), budget, period, deadline: period, cpus: None };
         assert!(book.admit(id, demand).is_ok());
         tasks.push(task(budget, period, true, vec![jobs(0, period, &[], &[budget; 8])]));
     }
-    let set = set(1, 0, tasks);
+    set(cpus, 0, tasks)
+}
+
+#[test]
+fn in_rate_monotonic_order_what_is_admitted_can_be_late_though_all_keep_to_their_budgets() {
+    let set = admitted(1, &[(5 * MS, 10 * MS), (6_300 * US, 14 * MS)]);
     for server in Server::ALL.iter().filter(|s| s.isolates()).map(|s| s.name()) {
         assert!(worst(&set, named(&format!("rm+{server}"))) > MS, "{server}");
         assert_eq!(worst(&set, named(&format!("g-edf+{server}"))), 0, "{server}");
     }
+}
+
+#[test]
+fn under_global_and_clustered_edf_what_is_admitted_can_be_late_and_under_edzl_it_is_not() {
+    // Two run for 12 ms, and the third begins 8 ms before its deadline.
+    let set = admitted(2, &[(12 * MS, 20 * MS); 3]);
+    for server in Server::ALL.iter().filter(|s| s.isolates()).map(|s| s.name()) {
+        assert!(worst(&set, named(&format!("g-edf+{server}"))) >= 4 * MS, "{server}");
+        assert_eq!(worst(&set, named(&format!("g-edzl+{server}"))), 0, "{server}");
+    }
+    assert!(!Order::GlobalEdf.isolates() && !Order::ClusteredEdf.isolates());
 }
