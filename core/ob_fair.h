@@ -284,7 +284,7 @@ OB_INLINE ob_task_p ob_fair_impatient(ob_p ob, u64 cpus, u64 now)
 /* All best-effort threads of one CPU have a turn within this time, ns, as long as turns need not be
  * shorter than the least: with reservations the share alone must do for it. */
 #define OB_FAIR_ROUND 5000000000ULL
-#define OB_FAIR_TURN_LEAST 50000ULL
+#define OB_FAIR_TURN_LEAST 20000ULL
 
 /* How long a turn among best-effort threads is: a slice, or less in a crowd. (Who waits is counted
  * for all CPUs: they may all be bound to one.) */

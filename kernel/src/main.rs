@@ -19,14 +19,14 @@ use onbeat_kernel::protection::{Need, Protection};
 use onbeat_kernel::rate::{Notice, Rate};
 use onbeat_kernel::recorder::Recorder;
 use onbeat_kernel::reservations::{Book, Peer};
-use onbeat_kernel::scheduler::Scheduler;
+use onbeat_kernel::scheduler::{Loading, Scheduler};
 use onbeat_kernel::service::{Service, Socket};
 use onbeat_kernel::settings::Settings;
 use onbeat_kernel::stats::{self, Metrics};
 use onbeat_kernel::system::{Proc, System, Watch};
 use onbeat_model::policy::{Order, Policy};
 use onbeat_model::protocol::{Request, Response};
-use onbeat_model::units::{Fraction, parse_percent};
+use onbeat_model::units::{Fraction, parse_duration, parse_percent};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use scx_stats::prelude::StatsServer;
 use sd_notify::NotifyState;
@@ -79,6 +79,9 @@ struct Options {
     /// What one ordinary user may reserve of the CPUs' total, and take ahead of best-effort work, overruns included
     #[arg(long, default_value = "50%", value_name = "PERCENT")]
     max_share: String,
+    /// How long a thread may wait for a CPU before the kernel takes the scheduler out, 1s to 30s
+    #[arg(long, default_value = "30s", value_name = "TIME", value_parser = watchdog)]
+    watchdog: Duration,
     /// Stop once this process has ended and nothing is reserved any more
     #[arg(long, value_name = "PID")]
     with: Option<u32>,
@@ -104,6 +107,16 @@ fn interval(text: &str) -> Result<Duration, String> {
     match Duration::try_from_secs_f64(seconds) {
         Ok(interval) if !interval.is_zero() => Ok(interval),
         _ => Err("write a number of seconds above 0".into()),
+    }
+}
+
+fn watchdog(text: &str) -> Result<Duration, String> {
+    let time = Duration::from_nanos(parse_duration(text).map_err(|e| e.to_string())?);
+    let bounds = Duration::from_secs(1)..=Duration::from_secs(30);
+    if bounds.contains(&time) {
+        Ok(time)
+    } else {
+        Err("the kernel's watchdog takes 1s to 30s".into())
     }
 }
 
@@ -149,7 +162,8 @@ fn run(options: &Options) -> Result<ExitCode> {
     let layout = layout(options, &settings)?;
     let mut object = MaybeUninit::uninit();
     let raised = Raised::now();
-    let scheduler = Scheduler::start(&layout, options.verbose, options.costs, &mut object)?;
+    let Options { verbose, costs, watchdog, .. } = *options;
+    let scheduler = Scheduler::start(&layout, Loading { verbose, costs, watchdog }, &mut object)?;
     drop(raised);
     log::say(format_args!(
         "{} on CPUs {} of Linux {}; requests at {}",

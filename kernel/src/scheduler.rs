@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::mem::MaybeUninit;
+use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail};
 use libbpf_rs::skel::OpenSkel;
@@ -87,15 +88,25 @@ pub struct Limit {
     pub rate: u64,
 }
 
+/// How it is loaded.
+#[derive(Clone, Copy, Debug)]
+pub struct Loading {
+    /// Tells what the verifier says.
+    pub verbose: bool,
+    /// Keeps account of what it costs.
+    pub costs: bool,
+    /// How long a thread may wait before the kernel takes the scheduler out, 30 s at most.
+    pub watchdog: Duration,
+}
+
 impl<'a> Scheduler<'a> {
-    /// Loads the scheduler and makes it the machine's; `costs`: keeps account of what it costs.
+    /// Loads the scheduler and makes it the machine's.
     ///
     /// # Errors
     /// The kernel lacks something, another scheduler runs, or privileges are missing.
     pub fn start(
         layout: &Layout,
-        verbose: bool,
-        costs: bool,
+        Loading { verbose, costs, watchdog }: Loading,
         object: &'a mut MaybeUninit<OpenObject>,
     ) -> Result<Scheduler<'a>> {
         scx_utils::try_set_rlimit_infinity();
@@ -113,6 +124,7 @@ impl<'a> Scheduler<'a> {
         rodata.measuring = costs;
         rodata.weights = std::array::from_fn(|i| weight(i as i32 - 20));
         rodata.weight_idle = weight(IDLE);
+        skel.struct_ops.onbeat_ops_mut().timeout_ms = watchdog.as_millis() as u32;
         skel.maps.arena.set_max_entries(layout.pages())?;
         if verbose {
             // The verifier's statistics: how many instructions it looked at for each program.

@@ -10,7 +10,8 @@ use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 use guest::{
-    Facts, burn, child, fact, finish, kill, part, scheduler, signal, soon, spin, start, state,
+    Facts, burn, child, consumed, fact, finish, kill, part, scheduler, signal, soon, spin, start,
+    state,
 };
 use onbeat_client::{Params, Service};
 use onbeat_lab::Flavour;
@@ -127,15 +128,6 @@ fn held() -> Vec<Reservation> {
         Response::Status { reservations, .. } => reservations,
         other => panic!("{other:?}"),
     }
-}
-
-/// CPU time of processes so far, ns.
-fn consumed(pids: &[i32]) -> u64 {
-    let time = |pid: &i32| {
-        let text = std::fs::read_to_string(format!("/proc/{pid}/schedstat")).unwrap();
-        text.split(' ').next().unwrap().parse::<u64>().unwrap()
-    };
-    pids.iter().map(time).sum()
 }
 
 /// Says what groups of processes had in each of so many seconds, in CPUs.

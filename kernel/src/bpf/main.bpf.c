@@ -129,4 +129,4 @@ SCX_OPS_DEFINE(onbeat_ops, .select_cpu = (void *)onbeat_select_cpu,
 	       .init = (void *)onbeat_init, .exit = (void *)onbeat_exit,
 	       .flags = SCX_OPS_ENQ_LAST | SCX_OPS_ENQ_EXITING | SCX_OPS_ENQ_MIGRATION_DISABLED |
 			SCX_OPS_ALLOW_QUEUED_WAKEUP | SCX_OPS_TID_TO_TASK,
-	       .timeout_ms = 10000, .name = "onbeat");
+	       .name = "onbeat");

@@ -134,9 +134,10 @@ pub fn start(command: &mut Command) -> Child {
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
 }
 
-/// `scx_onbeat`, once it is in force.
+/// `scx_onbeat`, once it is in force. The kernel takes it out if it keeps a thread waiting for 10 s.
 pub fn scheduler(options: &[&str]) -> Child {
-    let mut child = start(Command::new("/bin/scx_onbeat").args(options));
+    let mut child =
+        start(Command::new("/bin/scx_onbeat").args(options).args(["--watchdog", "10s"]));
     let mut ended = false;
     // An answer says that the scheduler is in force.
     let answers = || Service::connect().is_ok_and(|mut s| s.ask(&Request::Status).is_ok());
@@ -177,6 +178,15 @@ pub fn burn() -> ! {
     loop {
         std::hint::black_box(0);
     }
+}
+
+/// CPU time of processes so far, ns.
+pub fn consumed(pids: &[i32]) -> u64 {
+    let time = |pid: &i32| {
+        let text = std::fs::read_to_string(format!("/proc/{pid}/schedstat")).unwrap();
+        text.split(' ').next().unwrap().parse::<u64>().unwrap()
+    };
+    pids.iter().map(time).sum()
 }
 
 /// Stays on one CPU from now on.

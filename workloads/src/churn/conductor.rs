@@ -155,12 +155,7 @@ impl Conductor {
         let i = self.rng.usize(0..there);
         let pid = self.players[i].pid();
         match self.rng.u8(0..100) {
-            0..12 => {
-                self.note(i, "killed");
-                let mut player = self.players.swap_remove(i);
-                player.kill()?;
-                self.dying.push(player);
-            }
+            0..12 => self.kill(i)?,
             12..30 => {
                 let mut list: Vec<u32> = (0..cpus()).filter(|_| self.rng.bool()).collect();
                 list.extend((list.is_empty()).then(|| self.rng.u32(0..cpus())));
@@ -193,6 +188,14 @@ impl Conductor {
         self.players.push(player);
         self.children += 1;
         self.note(self.players.len() - 1, "started");
+        Ok(())
+    }
+
+    fn kill(&mut self, i: usize) -> Result<()> {
+        self.note(i, "killed");
+        let mut player = self.players.swap_remove(i);
+        player.kill()?;
+        self.dying.push(player);
         Ok(())
     }
 
@@ -352,6 +355,13 @@ impl Conductor {
     fn calm(&mut self) -> Result<()> {
         for cpu in std::mem::take(&mut self.off) {
             self.online(cpu, true)?;
+        }
+        while let Some(i) = self.players.iter().position(Player::is_attack) {
+            self.kill(i)?;
+        }
+        while !self.dying.is_empty() {
+            std::thread::sleep(Duration::from_millis(50));
+            self.look()?;
         }
         for i in 0..self.players.len() {
             self.players[i].hold(false);

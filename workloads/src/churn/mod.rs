@@ -6,6 +6,7 @@
 //! child counts its own heartbeats in shared memory: one that could run and does not beat for
 //! [`PATIENCE`] is lost. Needs root; meant for the lab, where the same seed gives the same run.
 
+mod attacks;
 mod board;
 mod conductor;
 mod hang;

@@ -73,6 +73,11 @@ impl Player {
         ROLES[self.role].0
     }
 
+    /// Whether it is against the others.
+    pub fn is_attack(&self) -> bool {
+        ROLES[self.role].1 == 0
+    }
+
     /// Whether a real-time class does no harm.
     pub fn is_sleepy(&self) -> bool {
         self.role < SLEEPY

@@ -7,15 +7,16 @@ use std::process::Command;
 use std::sync::mpsc::sync_channel;
 use std::time::Duration;
 
-use anyhow::{Result, bail};
+use anyhow::Result;
 use fastrand::Rng;
 
+use super::attacks;
 use super::board::{Board, CREW};
 use crate::burn::spin;
 use crate::sys;
 
-/// Roles, and how many slots each uses.
-pub const ROLES: [(&str, usize); 9] = [
+/// Roles, and how many slots each uses; those with none are attacks.
+pub const ROLES: [(&str, usize); 16] = [
     ("sleeper", 1),
     ("waker", 2),
     ("forker", 1),
@@ -25,6 +26,13 @@ pub const ROLES: [(&str, usize); 9] = [
     ("threads", CREW),
     ("execer", 1),
     ("pinner", 2),
+    ("hoarder", 0),
+    ("launderer", 0),
+    ("herd", 0),
+    ("liar", 0),
+    ("collector", 0),
+    ("visitor", 0),
+    ("asker", 0),
 ];
 /// So many of them sleep often enough to be given a real-time class for a moment.
 pub const SLEEPY: usize = 4;
@@ -108,7 +116,7 @@ pub fn play(role: &str, fd: RawFd, slot: usize, seed: u64) -> Result<()> {
             work(rng);
             beat(of);
         }),
-        _ => bail!("no role {role}"),
+        attack => attacks::play(attack, rng),
     }
 }
 

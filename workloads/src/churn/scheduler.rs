@@ -43,7 +43,7 @@ impl Scheduler {
         let log = log.with_context(|| format!("cannot write {}", self.log.display()))?;
         let mut command = Command::new("scx_onbeat");
         command
-            .args(["--policy", policy, "--no-isolation"])
+            .args(["--policy", policy, "--no-isolation", "--watchdog", "10s"])
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(log);
