@@ -159,3 +159,27 @@ fn under_global_and_clustered_edf_what_is_admitted_can_be_late_and_under_edzl_it
     }
     assert!(!Order::GlobalEdf.isolates() && !Order::ClusteredEdf.isolates());
 }
+
+/// A reservation that its own deadline serves in an hour, with many threads that never sleep, and one that has all the
+/// rest of the CPU. For longer than anybody's patience.
+fn patience(budget: u64, period: u64, rest: u64) -> Set {
+    let crowd = task(budget, period, false, vec![Load::Endless; 64]);
+    let steady = task(rest, 10 * MS, true, vec![jobs(0, 10 * MS, &[], &[rest; 790])]);
+    Set { until: 8_000 * MS, ..set(1, 1, vec![steady, crowd]) }
+}
+
+#[test]
+fn threads_that_lose_their_patience_are_served_at_the_expense_of_best_effort_only() {
+    const SECOND: u64 = 1_000 * MS;
+    for (budget, period, rest) in
+        [(50 * US, 3_600 * SECOND, 9_400 * US), (360 * SECOND, 3_600 * SECOND, 8_400 * US)]
+    {
+        let set = patience(budget, period, rest);
+        for policy in
+            ["p-edf+cbs", "p-edf+cbs-hard", "p-edf+cbs-slack", "g-edzl+cbs-predict", "g-edzl+cbs"]
+        {
+            let late = worst(&set, named(policy));
+            assert_eq!(late, 0, "ns late beside {budget} of {period} under {policy}");
+        }
+    }
+}
