@@ -71,7 +71,7 @@ fn the_scheduler_is_loaded_for_the_run_and_unloaded_after_it() {
     fact_is("own-status", "exit status: 0");
     fact_is("own-state-inside", "enabled");
     fact_is("own-state-after", "disabled");
-    fact_is("own-report", "had 10ms every 20ms under g-edf+cbs");
+    fact_is("own-report", "had 10ms every 20ms under g-edzl+cbs");
     fact_is("own-report", "CPU time");
 }
 
@@ -187,7 +187,7 @@ fn policies_are_listed_with_a_line_each() {
         assert!(onbeat(&["policies"]).1.contains(name));
     }
     let words = onbeat(&["policies"]).1;
-    assert!(words.contains("! g-edf+fcbs ") && words.contains("  g-edf+cbs "), "{words}");
+    assert!(words.contains("! g-edf+fcbs ") && words.contains("  p-edf+cbs "), "{words}");
     assert!(words.contains("does not isolate"), "{words}");
 }
 
@@ -272,7 +272,7 @@ fn split() {
 
 fn own_scheduler() {
     let script = "cat /sys/kernel/sched_ext/state";
-    let options = ["--policy", "g-edf+cbs"];
+    let options = ["--policy", "g-edzl+cbs"];
     let (status, words) =
         finish(start(&mut run_with("10ms", "20ms", &options, &["sh", "-c", script])));
     fact("own-status", status);
