@@ -9,7 +9,7 @@ if [ "$2" = reserved ]; then
     # 60 % of the CPU, whatever the number: 200 us each.
     options="--budget 200us --period $((count * 333))us"
 fi
-scx_onbeat --policy g-edf+cbs-hard --costs >/tmp/costs 2>/tmp/log &
+scx_onbeat --policy g-edf+cbs-hard --no-isolation --costs >/tmp/costs 2>/tmp/log &
 pid=$!
 until [ "$(cat /sys/kernel/sched_ext/state)" = enabled ] && [ -S /run/onbeat/control.sock ]; do
     kill -0 $pid 2>/dev/null || { cat /tmp/log; exit 1; }
