@@ -17,7 +17,7 @@
 #include "ob_place.h"
 
 /* Takes the first waiting thread of `sv` that may run on `c`. */
-OB_INLINE ob_task_p ob_thread_take(ob_p ob, ob_server_p sv, ob_cpu_p c)
+OB_FN u64 ob_thread_take(ob_p ob OB_ARG, ob_server_p sv OB_ARG, ob_cpu_p c OB_ARG)
 {
 	ob_task_p t;
 
@@ -25,9 +25,33 @@ OB_INLINE ob_task_p ob_thread_take(ob_p ob, ob_server_p sv, ob_cpu_p c)
 		if (!sv->pinned || (ob_thread_cpus(sv, t) & OB_BIT(c->id)))
 			break;
 	if (!t)
-		return OB_NULL;
+		return 0;
 	ob_thread_unlink(sv, t);
-	ob_server_update(ob, sv);
+	if (sv->throttled)
+		ob_patience_sync(ob, sv);
+	else
+		ob_server_update(ob, sv);
+	return (u64)t;
+}
+
+/* The next to run on `c` in best effort's time: best effort, or a thread of a reservation that has
+ * waited for longer, which is best effort for a turn. */
+OB_INLINE ob_task_p ob_other_take(ob_p ob, ob_cpu_p c, u64 now)
+{
+	ob_server_p sv = ob_patience_first(ob, OB_BIT(c->id), now);
+	ob_task_p t = OB_NULL;
+
+	if (sv) {
+		ob_patience_had(ob, sv, now);
+		t = (ob_task_p)ob_thread_take(ob, sv, c);
+	}
+	if (!t)
+		return ob_fair_take(ob, c, now);
+	t->server = OB_NULL;
+	t->home = sv;
+	t->away = 1;
+	t->vtime = ob_fair_vtime(ob, t, now);
+	ob_fair_advance(ob, c, t->vtime);
 	return t;
 }
 
@@ -45,8 +69,7 @@ OB_INLINE void ob_budget_enforce(ob_p ob, ob_server_p sv, u64 now)
 	}
 	sv->exhaustions++;
 	ob_emit(ob, now, OB_KC(OB_EV_EXHAUST, OB_NONE), OB_TS(OB_NONE, sv->id), 0, sv->s);
-	if (!ob_urgent_by_turns(sv))
-		sv->urgent = 0;
+	sv->urgent = 0;
 	ob_policy_exhausted(ob, sv, now);
 	ob_server_requeue(ob, sv);
 	if (sv->legs)
@@ -79,19 +102,10 @@ OB_INLINE void ob_budget_check(ob_p ob, ob_server_p sv, u64 now)
 		ob_account_check(ob, sv, now);
 }
 
-/* One of the turns is over that an urgent server has before all others. */
-OB_INLINE void ob_urgent_turn(ob_p ob, ob_server_p sv)
-{
-	if (!ob_urgent_by_turns(sv) || --sv->urgent)
-		return;
-	ob_server_requeue(ob, sv);
-}
-
-/* The turn of what runs on `c`, a thread of `sv`, may be over: a sibling is next, or what is not
- * urgent any more makes room for others. */
+/* The turn of what runs on `c`, a thread of `sv`, may be over: a sibling is next. */
 OB_INLINE void ob_turn_over(ob_p ob, ob_cpu_p c, ob_server_p sv, u64 now)
 {
-	if (!ob_server_takes_turns(sv) || ob_turn_left(c, now))
+	if (!sv->waiting || ob_turn_left(c, now))
 		return;
 	if (sv->node.mask & OB_BIT(c->id)) {
 		ob->kick |= OB_BIT(c->id);
@@ -100,7 +114,6 @@ OB_INLINE void ob_turn_over(ob_p ob, ob_cpu_p c, ob_server_p sv, u64 now)
 		c->curr->turn = 0;
 		c->started = now;
 	}
-	ob_urgent_turn(ob, sv);
 }
 
 /* ob_pick when nobody holds a reservation. */
@@ -175,13 +188,13 @@ OB_FN u64 ob_pick(ob_p ob OB_ARG, u32 cpu, ob_task_p prev OB_ARG, u64 now)
 		mine = OB_NULL;
 	best =
 	    ob_min(cand ? cand->node.key : OB_KEY_BE, mine ? ob_server_key(mine, now) : OB_KEY_BE);
-	due = be && c->owed && ob_share_key(c, now) <= best;
+	due = be && (c->owed ? ob_share_key(c, now) <= best : ob_patience_presses(ob, bit));
 	if (due != c->share) {
 		ob_emit(ob, now, OB_KC(OB_EV_SHARE, cpu), OB_TS(OB_NONE, OB_NONE), due, 0);
 		c->share = due;
 	}
 	leads = mine && best == ob_server_key(mine, now) ? mine : cand;
-	c->relief = !due && leads && ob_fair_relieves(ob, leads, bit, now);
+	c->relief = !due && leads && ob_patience_relieves(ob, leads, bit, now);
 	yields = leads && ob_account_equal(leads) && ob_account_yields(ob, leads, prev, bit, now);
 	if (!due && !c->relief && !yields) {
 		if (mine && best == ob_server_key(mine, now)) {
@@ -189,10 +202,10 @@ OB_FN u64 ob_pick(ob_p ob OB_ARG, u32 cpu, ob_task_p prev OB_ARG, u64 now)
 			c->key = best;
 			/* Not so to a server of the same key: changes at each turn gain nothing. */
 			if ((mine->node.mask & bit) && c->curr == prev && !ob_turn_left(c, now))
-				t = ob_thread_take(ob, mine, c);
+				t = (ob_task_p)ob_thread_take(ob, mine, c);
 		} else if (cand) {
 			c->key = best;
-			t = ob_thread_take(ob, cand, c);
+			t = (ob_task_p)ob_thread_take(ob, cand, c);
 		}
 	}
 	if (!t && be) {
@@ -200,11 +213,11 @@ OB_FN u64 ob_pick(ob_p ob OB_ARG, u32 cpu, ob_task_p prev OB_ARG, u64 now)
 
 		c->key = c->share ? ob_share_key(c, now) : c->relief ? best : OB_KEY_BE;
 		if (prev && !prev->server && (!first || prev->vtime <= first->key) &&
-		    !ob_fair_impatient(ob, bit, now)) {
+		    !ob_fair_impatient(ob, bit, now) && !ob_tree_first(&ob->impatient, bit)) {
 			t = prev;
 			ob_fair_advance(ob, c, prev->vtime);
 		} else {
-			t = ob_fair_take(ob, c, now);
+			t = ob_other_take(ob, c, now);
 		}
 	}
 	if (!t || !t->server)
@@ -323,8 +336,6 @@ OB_FN void ob_stop(ob_p ob OB_ARG, u32 cpu, u64 reason, u64 now)
 		ob_server_restand(sv, now);
 	if (reason == OB_STOP_PREEMPTED)
 		ob_budget_check(ob, sv, now);
-	else
-		ob_urgent_turn(ob, sv);
 }
 
 /* The key of what runs on `c` may have grown past somebody's who waits. */
@@ -354,7 +365,7 @@ OB_FN void ob_tick(ob_p ob OB_ARG, u32 cpu, u64 now)
 		ob_turn_over(ob, c, sv, now);
 		ob_key_check(ob, c, sv, now);
 	}
-	if (sv ? ob_fair_relieves(ob, sv, OB_BIT(cpu), now) ||
+	if (sv ? ob_patience_relieves(ob, sv, OB_BIT(cpu), now) ||
 		     (ob_account_equal(sv) && ob_account_turn_over(ob, c, sv, now))
 	       : ob_fair_turn_over(ob, c, now) || ob_fair_overtaken(ob, c, now))
 		ob->kick |= OB_BIT(cpu);
@@ -375,18 +386,12 @@ OB_INLINE void ob_window_over(ob_p ob, ob_server_p sv, u64 now)
 	ob_preempt(ob, sv, sv->head ? sv->head->cpu : 0);
 }
 
-/* A spent server's deadline has come, or nobody has let it run for long. */
+/* A spent server's deadline has come. */
 OB_INLINE void ob_spent_over(ob_p ob, ob_server_p sv, u64 now)
 {
 	ob_server_charge(sv, now);
-	if (sv->s <= now) {
-		ob_unspend(ob, sv);
-		ob_policy_replenished(ob, sv, now);
-	} else {
-		if (!sv->running && sv->waiting)
-			sv->urgent = (u8)ob_min(sv->waiting, OB_URGENT_TURNS);
-		ob_spend(ob, sv, now);
-	}
+	ob_unspend(ob, sv);
+	ob_policy_replenished(ob, sv, now);
 	ob_server_requeue(ob, sv);
 	ob_preempt(ob, sv, sv->head ? sv->head->cpu : 0);
 }
@@ -448,10 +453,6 @@ OB_FN void ob_alarm(ob_p ob OB_ARG, u64 now)
 		if (!sv)
 			break;
 		ob_tree_remove(&ob->throttled, &sv->node);
-		if (sv->throttled > now) {
-			ob_server_relieve(ob, sv, now);
-			continue;
-		}
 		sv->throttled = 0;
 		ob_policy_replenished(ob, sv, now);
 		ob_server_requeue(ob, sv);
@@ -472,9 +473,15 @@ OB_FN void ob_alarm(ob_p ob OB_ARG, u64 now)
 		if (ob_soon(sv, now))
 			sv->soon = 1;
 		else
-			sv->urgent = (u8)ob_min(ob_max(sv->waiting, 1), OB_URGENT_TURNS);
+			sv->urgent = 1;
 		ob_server_requeue(ob, sv);
 		ob_preempt(ob, sv, sv->head ? sv->head->cpu : 0);
+	}
+	while (OB_LOOP) {
+		n = ob_tree_due(&ob->patience, now, &next);
+		if (!n)
+			break;
+		ob_patience_lost(ob, OB_SERVER_OF_WAIT(n), now);
 	}
 	while (OB_LOOP) {
 		n = ob_tree_due(&ob->demoted, now, &next);

@@ -211,7 +211,7 @@ OB_INLINE u64 ob_fair_mask(ob_p ob, ob_task_p t)
 /* Whether a task waits for CPUs of which none is on line. */
 OB_INLINE int ob_fair_strands(ob_p ob)
 {
-	return ob_share_waiting(ob, ~ob->online);
+	return ob->best_effort.root && (ob->best_effort.root->sub_mask & ~ob->online);
 }
 
 /* Such a task, or null. */
@@ -294,7 +294,7 @@ OB_INLINE u64 ob_fair_turn(ob_p ob)
 
 	if (ob->engaged && ob->share_permille)
 		round = round / 1000 * ob->share_permille;
-	round /= ob->best_effort.count + 1;
+	round /= ob->best_effort.count + ob->outwaited + 1;
 	return ob_min(ob_max(round, OB_FAIR_TURN_LEAST), ob->slice);
 }
 
@@ -302,13 +302,6 @@ OB_INLINE u64 ob_fair_turn(ob_p ob)
 OB_INLINE int ob_fair_crowded(ob_p ob)
 {
 	return ob_fair_turn(ob) < ob->slice;
-}
-
-/* Whether best effort that has lost its patience takes the place of `sv`, which has nothing left
- * but slack: there it is nobody's better. */
-OB_INLINE int ob_fair_relieves(ob_p ob, ob_server_p sv, u64 cpus, u64 now)
-{
-	return sv->spent && !sv->urgent && ob_fair_impatient(ob, cpus, now);
 }
 
 /* Takes the next best-effort task that may run on `c`. */

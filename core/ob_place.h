@@ -58,8 +58,10 @@ OB_FN void ob_server_place(ob_p ob OB_ARG, ob_server_p sv OB_ARG, u64 domain, u6
 	ob_server_rehome(ob, sv, &ob->domain[domain % OB_MAX_DOMAINS], cpus);
 	ob_server_admit(ob, sv);
 	ob_server_expel(ob, sv, now);
-	if (sv->throttled)
+	if (sv->throttled) {
+		ob_patience_sync(ob, sv);
 		return;
+	}
 	ob_server_requeue(ob, sv);
 	ob_preempt(ob, sv, sv->head ? sv->head->cpu : 0);
 }

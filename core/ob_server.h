@@ -7,15 +7,13 @@
 #define OB_SERVER_H
 
 #include "ob_account.h"
+#include "ob_patience.h"
 
 /* Threads of one server take turns of this length at most, ns, and of the other at least. */
 #define OB_ROTATE 4000000ULL
 #define OB_ROTATE_LEAST 50000ULL
 /* All of them have a turn within this time, ns, as long as turns need not be shorter than that. */
 #define OB_ROUND 6000000000ULL
-
-/* Turns at most that a server gets at once before all others. */
-#define OB_URGENT_TURNS 64
 
 /* Whether its budget is enforced: the registry says so. */
 OB_INLINE int ob_policy_enforces(ob_server_p sv);
@@ -47,31 +45,10 @@ OB_INLINE u64 ob_server_over(ob_server_p sv)
 	return sv->s > sv->period ? sv->s - sv->period : 0;
 }
 
-/* Whether it has laxity left: it is urgent for it has waited for long. (e and s − now pass alike
- * while it runs.) */
-OB_INLINE int ob_server_lax(ob_server_p sv)
-{
-	return sv->e > 0 && sv->charged + (u64)sv->e + OB_MARGIN < sv->s;
-}
-
-/* Whether its being urgent ends with turns. Under EDZL it ends with the budget, if there is one and
- * no laxity. */
-OB_INLINE int ob_urgent_by_turns(ob_server_p sv)
-{
-	return sv->urgent && (sv->order != OB_ORDER_EDZL || sv->spent || !ob_policy_enforces(sv) ||
-			      ob_server_lax(sv));
-}
-
 /* Whether it is served before others for want of laxity, and a thread of it runs. */
 OB_INLINE int ob_server_attended(ob_server_p sv)
 {
-	return sv->running && (sv->urgent ? !ob_urgent_by_turns(sv) : sv->soon);
-}
-
-/* Whether it may not run for longer than a turn of one thread at a time. */
-OB_INLINE int ob_server_takes_turns(ob_server_p sv)
-{
-	return sv->waiting || ob_urgent_by_turns(sv);
+	return sv->running && (sv->urgent || sv->soon);
 }
 
 /* How long a turn is: a crowd in a small reservation takes short ones, for Q/P of a CPU is all it
@@ -142,36 +119,22 @@ OB_INLINE int ob_server_sees_to(ob_p ob, ob_server_p sv)
  * reservation's, s − now − e: what it is owed, not what its job may need. While no thread of it
  * runs e stands still, so laxity ends at the fixed time s − e. Whatever G-EDF schedules in time,
  * EDZL does too (Park et al. 2005), and six reservations of 25 ms in 41 ms fit four CPUs.
- *
- * Patience is served in the same way. Under fixed priorities, where nothing limits jobs, and where
- * a soft server that ran alone has pushed its deadline far ahead, who waits may wait for ever or
- * nearly so (an overload, a job that never ends), and the kernel would throw the scheduler out; so
- * one that has waited for OB_PATIENCE gets a turn for each thread that waits (ob_turn_over ends
- * them).
  */
 OB_FN void ob_laxity_sync(ob_p ob OB_ARG, ob_server_p sv OB_ARG)
 {
-	int edzl = sv->order == OB_ORDER_EDZL;
-	u64 end = sv->charged + OB_PATIENCE;
+	u64 need = (u64)sv->e + (sv->counted && !sv->soon ? OB_MARGIN : 0), end;
 
 	/* Windows that change at their ends turn up elsewhere. */
-	if (ob_server_windowed(sv))
+	if (sv->order != OB_ORDER_EDZL || ob_server_windowed(sv))
 		return;
-	/* The deadline does it in time. The first kind is none: others do not end, then. */
-	if (sv->order == OB_ORDER_EDF && sv->kind && sv->s <= end && !sv->lax.linked)
-		return;
-	if (!sv->active || sv->throttled || !sv->waiting || sv->urgent ||
+	if (!sv->active || sv->throttled || !sv->waiting || sv->urgent || sv->e <= 0 ||
 	    ob_server_sees_to(ob, sv)) {
 		ob_tree_remove(&ob->laxity, &sv->lax);
 		return;
 	}
-	if (edzl && sv->e > 0) {
-		u64 need = (u64)sv->e + (sv->counted && !sv->soon ? OB_MARGIN : 0);
-
-		end = ob_min(end, sv->s > need ? sv->s - need : 0);
-	}
+	end = sv->s > need ? sv->s - need : 0;
 	if (sv->lax.linked) {
-		if (sv->lax.key == end || !edzl)
+		if (sv->lax.key == end)
 			return;
 		ob_tree_remove(&ob->laxity, &sv->lax);
 	}
@@ -201,6 +164,7 @@ OB_INLINE void ob_server_update(ob_p ob, ob_server_p sv)
 {
 	ob_tree_update(&sv->node, ob_server_mask(sv), ob_server_over(sv));
 	ob_laxity_sync(ob, sv);
+	ob_patience_sync(ob, sv);
 }
 
 /* A thread of `sv` that waits stands where those that run do: keys by the latest time to begin grow
@@ -256,7 +220,7 @@ OB_FN void ob_arm(ob_p ob OB_ARG, ob_cpu_p c OB_ARG)
 				       : 0);
 		/* Who has had its turn is told at the end of another: a sibling may have just come.
 		 */
-		if (ob_server_takes_turns(sv))
+		if (sv->waiting)
 			t = ob_min(t, sv->charged + (ob_turn_left(c, sv->charged) ?: OB_ROTATE));
 		if (ob->share_quantum)
 			t = ob_min(t, ob_share_next(ob, c));
@@ -318,6 +282,7 @@ OB_FN void ob_server_requeue(ob_p ob OB_ARG, ob_server_p sv OB_ARG)
 		}
 	}
 	ob_laxity_sync(ob, sv);
+	ob_patience_sync(ob, sv);
 	if (!sv->running)
 		return;
 	cpus = ob_server_running_on(ob, sv);
@@ -376,6 +341,7 @@ OB_FN void ob_server_charge(ob_server_p sv OB_ARG, u64 now)
 	if (sv->running && now > sv->charged) {
 		used = (now - sv->charged) * sv->running;
 		sv->consumed += used;
+		sv->served = now;
 		/* Slack is nobody's budget. */
 		if (!sv->spent)
 			sv->e -= (s64)used;
@@ -407,23 +373,16 @@ OB_FN void ob_server_restore(ob_p ob OB_ARG, ob_server_p sv OB_ARG, u64 now)
 	ob_emit(ob, now, OB_KC(OB_EV_RESTORE, OB_NONE), OB_TS(OB_NONE, sv->id), (u64)sv->e, sv->s);
 }
 
-/* Links a throttled `sv` until its time, or until those who wait have waited for `patience`. */
-OB_INLINE void ob_server_rest(ob_p ob, ob_server_p sv, u64 now, u64 patience)
-{
-	sv->node.key = ob_min(sv->throttled, now + patience);
-	sv->node.mask = 0;
-	sv->node.over = 0;
-	ob_tree_insert(&ob->throttled, &sv->node);
-	ob->alarm_at = ob_min(ob->alarm_at, sv->node.key);
-}
-
 /* Takes `sv` out of the queue until time `until`; ob_alarm brings it back. */
 OB_INLINE void ob_server_throttle(ob_p ob, ob_server_p sv, u64 now, u64 until)
 {
 	ob_tree_remove(&sv->domain->active, &sv->node);
 	sv->throttled = ob_max(until, 1);
-	sv->relief = 0;
-	ob_server_rest(ob, sv, now, OB_PATIENCE);
+	sv->node.key = sv->throttled;
+	sv->node.mask = 0;
+	sv->node.over = 0;
+	ob_tree_insert(&ob->throttled, &sv->node);
+	ob->alarm_at = ob_min(ob->alarm_at, sv->throttled);
 	ob_emit(ob, now, OB_KC(OB_EV_THROTTLE, OB_NONE), OB_TS(OB_NONE, sv->id), 0, until);
 }
 

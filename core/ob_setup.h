@@ -24,6 +24,8 @@ OB_INLINE int ob_init(ob_p ob, u32 nr_cpus, u32 nr_domains, u32 share_permille, 
 	ob->best_effort.random = 0x9E3779B9u;
 	ob->throttled.random = 0x7F4A7C15u;
 	ob->laxity.random = 0xC2B2AE35u;
+	ob->patience.random = 0x2545F491u;
+	ob->impatient.random = 0x6C62272Eu;
 	ob->windows.random = 0x27D4EB2Fu;
 	ob->demoted.random = 0x9C0F4A5Du;
 	ob->account[0].count = 1;

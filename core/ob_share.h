@@ -21,12 +21,12 @@
  * still hold the share less half a percent point: 0.5 % of 1 s, less two quanta of 1 ms. */
 #define OB_SHARE_AHEAD 3000000
 
-/* Whether best-effort work waits that may run on these CPUs. */
+/* Whether best-effort work waits that may run on these CPUs, or what is served in its place. */
 OB_INLINE int ob_share_waiting(ob_p ob, u64 cpus)
 {
-	ob_node_p root = ob->best_effort.root;
+	ob_node_p root = ob->best_effort.root, other = ob->impatient.root;
 
-	return root && (root->sub_mask & cpus);
+	return (root && (root->sub_mask & cpus)) || (other && (other->sub_mask & cpus));
 }
 
 /* A quantum is owed from now on. Deadlines stay a period apart, whatever was late before. */

@@ -273,7 +273,7 @@ OB_FN void ob_spend(ob_p ob OB_ARG, ob_server_p sv OB_ARG, u64 now)
 		ob_tree_remove(&ob->windows, &sv->lax);
 	sv->spent = 1;
 	sv->soon = 0;
-	sv->lax.key = ob_min(sv->s, ob_max(now, sv->charged) + OB_PATIENCE);
+	sv->lax.key = sv->s;
 	ob_tree_insert(&ob->windows, &sv->lax);
 	ob->alarm_at = ob_min(ob->alarm_at, sv->lax.key);
 	ob_slack_claim(ob, sv, now);

@@ -101,6 +101,7 @@ OB_FN void ob_server_wake(ob_p ob OB_ARG, ob_server_p sv OB_ARG, u64 now)
 /* The first of its threads wants to run. */
 OB_INLINE void ob_server_rouse(ob_p ob, ob_server_p sv, u64 now)
 {
+	sv->served = now;
 	if (sv->active)
 		ob_server_wake(ob, sv, now);
 	else
@@ -123,6 +124,7 @@ OB_FN void ob_server_leave(ob_p ob OB_ARG, ob_server_p sv OB_ARG, u64 now)
 	ob_tree_remove(ob_server_windowed(sv) ? &ob->windows : &ob->laxity, &sv->lax);
 	sv->spent = 0;
 	sv->soon = 0;
+	ob_patience_end(ob, sv);
 }
 
 /* A job of `sv` ends: counters, and the policy may pass on what is left. */
@@ -170,7 +172,9 @@ OB_FN void ob_unqueue(ob_p ob OB_ARG, ob_task_p t OB_ARG)
 		return;
 	}
 	ob_thread_unlink(sv, t);
-	if (!sv->throttled)
+	if (sv->throttled)
+		ob_patience_sync(ob, sv);
+	else
 		ob_server_update(ob, sv);
 }
 
@@ -185,7 +189,10 @@ OB_FN void ob_sleep(ob_p ob OB_ARG, ob_task_p t OB_ARG, u64 now)
 	t->awake = 0;
 	if (!sv) {
 		ob_fair_slept(ob, t);
-		return;
+		if (!t->away)
+			return;
+		t->away = 0;
+		sv = t->home;
 	}
 	sv->awake--;
 	if (sv->awake || !sv->active)
@@ -218,10 +225,10 @@ OB_FN void ob_attach(ob_p ob OB_ARG, ob_task_p t OB_ARG, ob_server_p sv OB_ARG, 
 
 	if (old == sv)
 		return;
-	t->home = OB_NULL;
 	if (sv && !sv->threads++)
 		ob->engaged++;
 	ob_move(ob, t, sv, now);
+	t->home = OB_NULL;
 	if (old && !--old->threads)
 		ob->engaged--;
 }
@@ -266,18 +273,20 @@ OB_FN void ob_settle(ob_p ob OB_ARG, ob_task_p t OB_ARG, u64 now)
 
 	if (!sv)
 		return;
-	if (t->relieved) {
-		t->relieved = 0;
-		return;
-	}
 	if (!t->server && sv->used == 2) {
 		ob_attach(ob, t, OB_NULL, now);
 		return;
 	}
 	out = ob_thread_shut_out(ob, sv, t);
-	if (out == !t->server)
+	if (out == !t->server && !t->away)
 		return;
-	ob_move(ob, t, out ? OB_NULL : sv, now);
+	if (t->away && !out) {
+		t->away = 0;
+		t->server = sv;
+		ob_fair_slept(ob, t);
+	} else {
+		ob_move(ob, t, out ? OB_NULL : sv, now);
+	}
 	t->home = out ? sv : OB_NULL;
 	/* Behind its siblings. */
 	t->turn = OB_ROTATE;
@@ -322,8 +331,10 @@ OB_FN void ob_ready(ob_p ob OB_ARG, ob_task_p t OB_ARG, u64 now)
 	if (woke && !sv->awake++)
 		ob_server_rouse(ob, sv, now);
 	ob_thread_link(ob, sv, t, at_head);
-	if (sv->throttled)
+	if (sv->throttled) {
+		ob_patience_sync(ob, sv);
 		return;
+	}
 	if (ob_policy_lends(sv) == OB_LENDS_START) {
 		/* Keys change with what has run. */
 		ob_server_charge(sv, now);
@@ -355,35 +366,6 @@ OB_FN void ob_server_expel(ob_p ob OB_ARG, ob_server_p sv OB_ARG, u64 now)
 		ob_thread_unlink(sv, t);
 		ob_ready(ob, t, now);
 	}
-}
-
-/* Threads that are relieved at once, and when the next are, ns. */
-#define OB_RELIEF_MOST 64
-#define OB_RELIEF_EVERY 10000000ULL
-
-/* A hard server has rested for long, and its threads take turns over many periods: each but the
- * last, whose turn was the latest, has one as best effort. */
-OB_FN void ob_server_relieve(ob_p ob OB_ARG, ob_server_p sv OB_ARG, u64 now)
-{
-	ob_task_p t;
-	u32 i;
-
-	if (!sv->relief)
-		sv->relief = sv->waiting;
-	for (i = OB_ZERO; i < OB_RELIEF_MOST && sv->relief > 1 && sv->waiting > 1 && OB_LOOP; i++) {
-		t = sv->head;
-		if (!t)
-			break;
-		sv->relief--;
-		ob_thread_unlink(sv, t);
-		ob_move(ob, t, OB_NULL, now);
-		t->home = sv;
-		t->relieved = 1;
-		ob_ready(ob, t, now);
-	}
-	if (sv->relief <= 1 || sv->waiting <= 1)
-		sv->relief = 0;
-	ob_server_rest(ob, sv, now, sv->relief ? OB_RELIEF_EVERY : OB_PATIENCE);
 }
 
 /* The program says that the job of t's server is complete; the next begins at once, unless it

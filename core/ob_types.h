@@ -65,10 +65,10 @@ struct ob_task {
 	u8 awake;   /* between waking and sleeping */
 	u8 waiting; /* queued: in a server's list or in the best-effort tree */
 	u8 running;
-	u8 picked;   /* taken from its queue, not yet running */
-	u8 kernel;   /* one of the kernel's own threads */
-	u8 relieved; /* it is best effort for a turn, though its reservation would serve it */
-	u8 told;     /* a thread has woken it, not an interrupt */
+	u8 picked; /* taken from its queue, not yet running */
+	u8 kernel; /* one of the kernel's own threads */
+	u8 away;   /* best effort for a turn; its reservation (home) counts it as awake */
+	u8 told;   /* a thread has woken it, not an interrupt */
 };
 
 /* Where a split reservation has which part of its budget (ob_window.h). */
@@ -84,6 +84,7 @@ struct ob_server {
 	struct ob_node lax;    /* in ob->laxity while it could become urgent; in ob->windows */
 	struct ob_node pledge; /* in domain->pledges, by deadline, if it lends (ob_key.h) */
 	struct ob_node due;    /* in ob->demoted, by when it is looked at (ob_account.h) */
+	struct ob_node wait;   /* in ob->patience or, with turns to be had, ob->impatient */
 	struct ob_domain OB_ARENA *domain;
 	struct ob_task OB_ARENA *head; /* waiting threads, first come first served */
 	struct ob_task OB_ARENA *tail;
@@ -101,6 +102,7 @@ struct ob_server {
 	u64 begun;     /* what had been consumed by then */
 	u64 wont;      /* what its jobs used to need in a period, ns; 0: not known */
 	u64 share;     /* Q/P in 2^-OB_SHARE_BITS, if it is counted */
+	u64 served;    /* until when it has run, or else when it woke or had a turn */
 	u32 id;
 	u32 kind;    /* enum ob_kind, the server's rules (policies/registry.h) */
 	u32 order;   /* enum ob_order */
@@ -108,12 +110,12 @@ struct ob_server {
 	u32 awake;   /* threads between waking and sleeping */
 	u32 running;
 	u32 waiting;
-	u32 relief; /* while it is throttled: threads still to be relieved in this round */
-	u32 pinned; /* waiting threads whose affinity is narrower than cpus */
+	u32 outwaited; /* turns that it is to have in best effort's time (ob_patience.h) */
+	u32 pinned;    /* waiting threads whose affinity is narrower than cpus */
 	u8 has_saved;
 	u8 marks; /* the program marks its jobs: sleeping does not end one */
 	u8 active;
-	u8 urgent;      /* EDZL: no laxity is left; else turns to be had before all others */
+	u8 urgent;      /* EDZL: no laxity is left */
 	u32 generation; /* of the slot: how often it has been taken */
 	u8 used;        /* slot: 0 free, 1 taken, 2 being released, takes no more threads */
 	u8 postponed;   /* split: it changes CPUs at the ends of its windows only (EDF-WMR) */
@@ -241,11 +243,14 @@ struct ob {
 	struct ob_tree throttled; /* servers that wait for their replenishment, by its time */
 	struct ob_tree
 	    laxity; /* EDZL: servers of which no thread runs, by the end of their laxity */
-	struct ob_tree windows; /* EDF-WMR: servers with a job, by the end of their window */
-	struct ob_tree demoted; /* best effort's equals, by when they are looked at */
-	u64 share_ready;        /* CPUs that owe best-effort work a quantum */
-	u64 share_quantum;      /* ns served at a time; 0: no share is guaranteed */
-	u64 share_period;       /* a CPU owes one quantum in so long, ns */
+	struct ob_tree windows;   /* EDF-WMR: servers with a job, by the end of their window */
+	struct ob_tree demoted;   /* best effort's equals, by when they are looked at */
+	struct ob_tree patience;  /* servers with threads that wait, by when they have no more */
+	struct ob_tree impatient; /* those, by since when they wait */
+	u64 outwaited;            /* turns these are to have */
+	u64 share_ready;          /* CPUs that owe best-effort work a quantum */
+	u64 share_quantum;        /* ns served at a time; 0: no share is guaranteed */
+	u64 share_period;         /* a CPU owes one quantum in so long, ns */
 	u64 share_permille;
 	u64 slice; /* best-effort time slice, ns */
 	u32 nr_cpus;

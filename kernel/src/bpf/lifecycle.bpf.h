@@ -104,7 +104,7 @@ s32 BPF_STRUCT_OPS_SLEEPABLE(onbeat_init_task, struct task_struct *p,
 	t->waiting = 0;
 	t->running = 0;
 	t->picked = 0;
-	t->relieved = 0;
+	t->away = 0;
 	t->turn = 0;
 	t->kernel = !!(p->flags & PF_KTHREAD);
 	/* A reservation covers the program's threads and children. */

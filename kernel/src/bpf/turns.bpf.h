@@ -31,7 +31,7 @@ static __always_inline bool is_unreserved(ob_task_p t)
 	if (*(volatile u64 __arena *)&t->want)
 		return false;
 	barrier();
-	return !*(ob_server_p volatile __arena *)&t->server;
+	return !*(ob_server_p volatile __arena *)&t->server && !*(volatile u8 __arena *)&t->away;
 }
 
 /* Best effort pays for what it ran since this was called last, or since it began to run. */
