@@ -135,8 +135,9 @@ mod tests {
             }
         }
 
+        // Loads were rounded down by up to a unit each, and so the room that they leave is above what is exact.
         #[test]
-        fn simple_fractions_are_found_again(n in 0u64..1 << 32, d in 1u64..1 << 32, off in 0u128..2000) {
+        fn simple_fractions_are_found_again(n in 0u64..1 << 32, d in 1u64..1 << 32, off in 1u128..2000) {
             prop_assert_eq!(above(floor(n, d), 1), Fraction::new(n, d));
             prop_assert_eq!(below(floor(n, d) + off, 2000), Fraction::new(n, d));
         }
