@@ -107,8 +107,8 @@ OB_FN void ob_server_dismiss(ob_p ob OB_ARG, ob_server_p sv OB_ARG)
 		    .uncounted--;
 }
 
-/* Least time a job is thought to need still, ns. */
-#define OB_LEAST_LEFT 1000000ULL
+/* Quarters of what a job will surely still need by which it goes before its deadline's place. */
+#define OB_SURE 3
 
 /* The deadline that `sv` has while there is slack. A job that runs on the budget of a later period
  * is late and keeps its own: among late ones who fell behind first catches up first, as under first
@@ -127,14 +127,13 @@ OB_INLINE u64 ob_key_lent(ob_server_p sv, u64 now)
 	if (ob_policy_lends(sv) != OB_LENDS_START)
 		return key;
 	if (!sv->late && !sv->spent) {
-		used = sv->consumed - sv->begun;
+		/* Where jobs do not resemble each other nothing is sure, and deadlines say more. */
+		used = sv->consumed - sv->begun + 2 * sv->miss;
 		if (sv->running && now > sv->charged)
 			used += (now - sv->charged) * sv->running;
 		left = sv->wont ?: sv->budget;
-		left = ob_max(left > used ? left - used : 0, OB_LEAST_LEFT);
-		/* Half of it: guesses are wrong by about as much where jobs do not resemble each
-		 * other. */
-		key = key > left / 2 ? key - left / 2 : 0;
+		left = left > used ? (left - used) * OB_SURE / 4 : 0;
+		key = key > left ? key - left : 0;
 	}
 	return sv->running ? key : key + sv->period / 16;
 }

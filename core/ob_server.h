@@ -186,6 +186,9 @@ OB_FN void ob_server_restand(ob_server_p sv OB_ARG, u64 now)
 	ob_tree_insert(&sv->domain->active, &sv->node);
 }
 
+/* After so long one that runs looks again who waits behind its sibling, ns. */
+#define OB_AGAIN 500000ULL
+
 /* When what runs on `c` has run for so long that somebody who waits comes first: keys by the latest
  * time to begin grow while their servers run. */
 OB_INLINE u64 ob_key_passes(ob_server_p sv, ob_cpu_p c)
@@ -199,9 +202,10 @@ OB_INLINE u64 ob_key_passes(ob_server_p sv, ob_cpu_p c)
 	first = ob_tree_first(&sv->domain->active, OB_BIT(c->id));
 	/* Behind a sibling that waits there may be others: look again in a while. */
 	if (first == &sv->node)
-		return sv->charged + OB_LEAST_LEFT / 2;
-	if (!first || first->key < key || first->key + OB_LEAST_LEFT / 2 >= ob_key_due(sv))
+		return sv->charged + OB_AGAIN;
+	if (!first || first->key < key || first->key >= ob_key_due(sv))
 		return OB_NEVER;
+	/* Half as long again as it takes (4 / OB_SURE), for to be passed is a preemption. */
 	return sv->charged + 2 * (first->key - key) / sv->running + 2;
 }
 

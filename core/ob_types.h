@@ -101,6 +101,7 @@ struct ob_server {
 	u64 release;   /* of the current job */
 	u64 begun;     /* what had been consumed by then */
 	u64 wont;      /* what its jobs used to need in a period, ns; 0: not known */
+	u64 miss;      /* by how much that used to be wrong, ns */
 	u64 share;     /* Q/P in 2^-OB_SHARE_BITS, if it is counted */
 	u64 served;    /* until when it has run, or else when it woke or had a turn */
 	u32 id;

@@ -72,6 +72,7 @@ static __always_inline int reserve(struct shell_reserve *arg)
 			sv->late = 0;
 			sv->soon = 0;
 			sv->wont = 0;
+			sv->miss = 0;
 			sv->leg = 0;
 			sv->cycle = 0;
 			split(sv);
