@@ -208,8 +208,13 @@ OB_FN u64 ob_account_restored(ob_server_p sv OB_ARG, u64 now)
 /* A demoted server has a new budget or deadline. */
 OB_FN void ob_account_renewed(ob_p ob OB_ARG, ob_server_p sv OB_ARG, u64 now)
 {
-	if (!ob_account_ahead(sv, now))
+	if (!ob_account_ahead(sv, now)) {
 		ob_account_promote(ob, sv);
+		return;
+	}
+	/* A budget that came early: that it is ahead no more when it is due may not be overlooked. */
+	ob_tree_remove(&ob->demoted, &sv->due);
+	ob_account_watch(ob, sv, now);
 }
 
 /* A demoted server begins to run: if it could not for long, it has no more than a slice of

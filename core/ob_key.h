@@ -84,9 +84,13 @@ OB_FN void ob_server_admit(ob_p ob OB_ARG, ob_server_p sv OB_ARG)
 	}
 	if (!sv->legs)
 		sv->domain->uncounted++;
-	for (i = OB_ZERO; i < sv->legs && i < OB_MAX_LEGS && OB_LOOP; i++)
-		ob->domain[sv->plan[i & (OB_MAX_LEGS - 1)].domain & (OB_MAX_DOMAINS - 1)]
-		    .uncounted++;
+	for (i = OB_ZERO; i < sv->legs && i < OB_MAX_LEGS && OB_LOOP; i++) {
+		ob_domain_p d = &ob->domain[sv->plan[i & (OB_MAX_LEGS - 1)].domain &
+					    (OB_MAX_DOMAINS - 1)];
+
+		d->uncounted++;
+		d->split++;
+	}
 }
 
 /* It is no more. */
@@ -102,9 +106,13 @@ OB_FN void ob_server_dismiss(ob_p ob OB_ARG, ob_server_p sv OB_ARG)
 	}
 	if (!sv->legs)
 		sv->domain->uncounted--;
-	for (i = OB_ZERO; i < sv->legs && i < OB_MAX_LEGS && OB_LOOP; i++)
-		ob->domain[sv->plan[i & (OB_MAX_LEGS - 1)].domain & (OB_MAX_DOMAINS - 1)]
-		    .uncounted--;
+	for (i = OB_ZERO; i < sv->legs && i < OB_MAX_LEGS && OB_LOOP; i++) {
+		ob_domain_p d = &ob->domain[sv->plan[i & (OB_MAX_LEGS - 1)].domain &
+					    (OB_MAX_DOMAINS - 1)];
+
+		d->uncounted--;
+		d->split--;
+	}
 }
 
 /* Quarters of what a job will surely still need by which it goes before its deadline's place. */

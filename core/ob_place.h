@@ -52,6 +52,7 @@ OB_FN void ob_server_place(ob_p ob OB_ARG, ob_server_p sv OB_ARG, u64 domain, u6
 	if (sv->legs) {
 		ob_tree_remove(ob_server_windowed(sv) ? &ob->windows : &ob->laxity, &sv->lax);
 		sv->legs = 0;
+		sv->shift = 0;
 		sv->starved = 0;
 		sv->unbegun = 0;
 	}

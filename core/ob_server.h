@@ -413,10 +413,47 @@ OB_FN u64 ob_server_spares(ob_server_p sv OB_ARG, u64 left, u64 e)
 	return e * d >= left * q;
 }
 
+/* Whether the job that begins follows a mark: no sleep came before it, so its server goes on with
+ * what it has. */
+OB_INLINE int ob_server_goes_on(ob_server_p sv, u64 now)
+{
+	return sv->marked && sv->release == now;
+}
+
+/*
+ * The same beside split servers, while s lies ahead. Their CPU was tested for sporadic tasks, exactly
+ * (Baruah, Rosier and Howell 1990), and the rule above asks for more in intervals below P. So what is
+ * left after a sleep is due P later, and a new budget s + P: each part of a budget has P of time,
+ * and no two whole ones begin within P. What is taken early at a deadline that is due later harms
+ * nobody, so budgets come no later for that: `shift` is by how much s is.
+ */
+OB_FN void ob_server_sporadic_release(ob_p ob OB_ARG, ob_server_p sv OB_ARG, u64 now)
+{
+	u64 next = sv->s - ob_min(sv->deadline + sv->shift, sv->s) + sv->period;
+
+	if (ob_server_goes_on(sv, now))
+		return;
+	/* Who wakes a little too soon begins anew. */
+	if (now + sv->period / 8 >= next) {
+		next = ob_max(now, next) + sv->deadline;
+		sv->shift = sv->s + sv->period - ob_min(next, sv->s + sv->period);
+		ob_server_set(ob, sv, now, (s64)sv->budget + (sv->e < 0 ? sv->e : 0),
+			      sv->s + sv->period);
+	} else if (sv->e > 0 && sv->s < now + sv->deadline) {
+		sv->shift += now + sv->deadline - sv->s;
+		ob_server_set(ob, sv, now, sv->e, now + sv->deadline);
+	}
+}
+
 OB_INLINE void ob_server_cbs_release(ob_p ob, ob_server_p sv, u64 now)
 {
-	if (sv->s <= now || (sv->e >= 0 && ob_server_spares(sv, sv->s - now, (u64)sv->e)))
+	if (sv->s > now && sv->domain->split) {
+		ob_server_sporadic_release(ob, sv, now);
+	} else if (sv->s <= now ||
+		   (sv->e >= 0 && ob_server_spares(sv, sv->s - now, (u64)sv->e))) {
+		sv->shift = 0;
 		ob_server_set(ob, sv, now, (s64)sv->budget, now + sv->deadline);
+	}
 }
 
 /* Takes `sv`, which no queue of a domain holds, to `cpus` of domain `to`. Who runs elsewhere stops.
@@ -440,7 +477,7 @@ OB_INLINE u64 ob_server_next_period(ob_server_p sv)
 {
 	if (sv->legs)
 		return sv->cycle + sv->period;
-	return sv->s - sv->deadline + sv->period;
+	return sv->s - sv->deadline - sv->shift + sv->period;
 }
 
 #endif

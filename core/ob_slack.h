@@ -273,7 +273,7 @@ OB_FN void ob_spend(ob_p ob OB_ARG, ob_server_p sv OB_ARG, u64 now)
 		ob_tree_remove(&ob->windows, &sv->lax);
 	sv->spent = 1;
 	sv->soon = 0;
-	sv->lax.key = sv->s;
+	sv->lax.key = sv->s - sv->shift;
 	ob_tree_insert(&ob->windows, &sv->lax);
 	ob->alarm_at = ob_min(ob->alarm_at, sv->lax.key);
 	ob_slack_claim(ob, sv, now);
@@ -311,8 +311,10 @@ OB_FN void ob_lend_replenished(ob_p ob OB_ARG, ob_server_p sv OB_ARG, u64 now)
 {
 	ob_server_renew(ob, sv, now);
 	/* An alarm that came late must not leave a deadline in the past behind. */
-	if (sv->s <= now)
+	if (sv->s <= now) {
+		sv->shift = 0;
 		ob_server_set(ob, sv, now, sv->e, now + sv->deadline);
+	}
 	sv->late = 1;
 	sv->soon = 0;
 	ob_slack_claim(ob, sv, now);

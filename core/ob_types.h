@@ -133,6 +133,7 @@ struct ob_server {
 	u32 leg;             /* where it is now */
 	u64 window;          /* length of one leg's window */
 	u64 cycle;           /* when the first window of this cycle begins */
+	u64 shift; /* beside split ones: its deadlines are so much later (ob_window.h) */
 	struct ob_leg plan[OB_MAX_LEGS];
 	struct ob_account OB_ARENA *account; /* null: nobody keeps one */
 	u64 rate;                            /* Q/P in 2^-OB_SHARE_BITS */
@@ -203,6 +204,7 @@ struct ob_domain {
 	u64 looked;             /* when its slack was reckoned last */
 	u64 look_at;            /* when it must be again */
 	u32 uncounted;          /* servers whose demand is not known: there is no slack then */
+	u32 split;              /* windows of split servers: sporadic ones, tested as such */
 	struct ob_sums sum;     /* of the last look at its slack */
 	u8 tight;               /* there is no slack */
 };

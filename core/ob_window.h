@@ -8,7 +8,11 @@
  * no budget of its own but fit to be given some (FCBS).
  *
  * No two activations of a leg are less than a period apart, unless by being early, so to its CPU
- * each is the sporadic task (share, W, P) that the analysis has tested.
+ * each is the sporadic task (share, W, P) that the analysis has tested. Who slept and wakes within
+ * a window would ask for its share in less than W. So what is left, and all that follows, is due
+ * later by as much of the window as is over: a share is then served in parts, each with W of time,
+ * and in no interval do parts add up to more than shares do that are P apart. Cycles begin when they
+ * would have, for what is early harms nobody.
  */
 #ifndef OB_WINDOW_H
 #define OB_WINDOW_H
@@ -17,14 +21,16 @@
 
 OB_INLINE u64 ob_window_end(ob_server_p sv)
 {
-	return sv->cycle + (sv->leg + 1) * sv->window;
+	return sv->cycle + sv->shift + (sv->leg + 1) * sv->window;
 }
 
 /* When EDF-WMR goes on: with a deadline before the period's end the last window is followed by a
  * gap. */
 OB_INLINE u64 ob_window_leave(ob_server_p sv)
 {
-	return sv->leg + 1 < sv->legs ? ob_window_end(sv) : sv->cycle + sv->period;
+	if (sv->leg + 1 == sv->legs)
+		return sv->cycle + sv->period;
+	return sv->cycle + (sv->leg + 1) * sv->window;
 }
 
 /* EDF-WMR is woken then while it has a job. */
@@ -68,6 +74,21 @@ OB_INLINE void ob_window_next(ob_p ob, ob_server_p sv, u64 now)
 		ob_window_enter(ob, sv, sv->cycle + sv->period, 0, now);
 }
 
+/* What is left in the window of `sv`, which began at `begin`, and all that follows, is due so much
+ * later that there is a whole window for it. */
+OB_INLINE void ob_window_shift(ob_server_p sv, u64 begin, u64 now)
+{
+	if (now > begin)
+		sv->shift = ob_max(sv->shift, now - begin);
+}
+
+/* A cycle begins at `now`, no earlier than nominally: what was late in the one before may still be.
+ */
+OB_INLINE void ob_window_anew(ob_server_p sv, u64 nominal, u64 now)
+{
+	sv->shift = nominal + sv->shift - ob_min(now, nominal + sv->shift);
+}
+
 /*
  * A job begins. One that comes when its reservation's cycle is over begins another. One that comes
  * before goes on in the present window, unless that is all but over and the last: then the next
@@ -75,13 +96,26 @@ OB_INLINE void ob_window_next(ob_p ob, ob_server_p sv, u64 now)
  */
 OB_FN void ob_window_release(ob_p ob OB_ARG, ob_server_p sv OB_ARG, u64 now)
 {
-	u64 next = sv->cycle + sv->period, end = ob_window_end(sv);
+	u64 next = sv->cycle + sv->period, end = sv->cycle + (sv->leg + 1) * sv->window;
 	u32 leg = sv->leg, unbegun = sv->unbegun;
 
 	sv->unbegun = 0;
-	/* A cycle that a mark began too early begins now that its job comes, its window whole. */
-	if (!sv->s || now >= next || (unbegun && now > sv->cycle)) {
+	if (!sv->s || now >= next) {
+		if (sv->s)
+			ob_window_anew(sv, next, now);
 		ob_window_enter(ob, sv, now, 0, now);
+		return;
+	}
+	if (ob_server_goes_on(sv, now) && sv->e > 0) {
+		ob_window_watch(ob, sv);
+		return;
+	}
+	/* A cycle that a mark began too early begins now that its job comes, its window whole. */
+	if (unbegun && now > sv->cycle) {
+		ob_window_anew(sv, sv->cycle, now);
+		sv->cycle = now;
+		ob_server_set(ob, sv, now, sv->e, ob_window_end(sv));
+		ob_window_watch(ob, sv);
 		return;
 	}
 	while (end <= now && leg < sv->legs && OB_LOOP) {
@@ -91,18 +125,18 @@ OB_FN void ob_window_release(ob_p ob OB_ARG, ob_server_p sv OB_ARG, u64 now)
 	/* Past the last window of a deadline shorter than the period there is nothing left either.
 	 */
 	if (leg == sv->legs ||
-	    (leg + 1 == sv->legs && sv->cycle <= now && end - now < sv->window / 8))
+	    (leg + 1 == sv->legs && sv->cycle <= now && end - now < sv->window / 8)) {
 		ob_window_enter(ob, sv, next, 0, now);
-	else if (leg > sv->leg)
+	} else if (leg > sv->leg) {
+		ob_window_shift(sv, end - sv->window, now);
 		ob_window_enter(ob, sv, sv->cycle, leg, now);
-	else if (now > end - sv->window && now > sv->cycle && sv->e > 0 &&
-		 (u64)sv->e * sv->window > (end - now) * sv->plan[leg & (OB_MAX_LEGS - 1)].budget) {
-		if (leg + 1 < sv->legs)
-			ob_window_enter(ob, sv, sv->cycle, leg + 1, now);
-		else
-			ob_window_enter(ob, sv, next, 0, now);
-	} else
+	} else {
+		if (sv->e > 0) {
+			ob_window_shift(sv, end - sv->window, now);
+			ob_server_set(ob, sv, now, sv->e, ob_window_end(sv));
+		}
 		ob_window_watch(ob, sv);
+	}
 }
 
 /* A reservation that has just been split, at its first leg's CPU, begins a cycle there. */
@@ -110,6 +144,7 @@ OB_FN void ob_window_restart(ob_p ob OB_ARG, ob_server_p sv OB_ARG, u64 now)
 {
 	sv->has_saved = 0;
 	sv->s = 0;
+	sv->shift = 0;
 	if (!sv->active)
 		return;
 	ob_window_enter(ob, sv, now, 0, now);

@@ -27,9 +27,12 @@ OB_INLINE void ob_cbs_hard_replenished(ob_p ob, ob_server_p sv, u64 now)
 	ob_server_renew(ob, sv, now);
 	/* A wait that ended late must not leave a deadline in the past behind. */
 	if (sv->legs) {
-		if (ob_window_end(sv) <= now)
+		if (ob_window_end(sv) <= now) {
+			sv->shift = 0;
 			ob_window_enter(ob, sv, now, 0, now);
+		}
 	} else if (sv->s <= now) {
+		sv->shift = 0;
 		ob_server_set(ob, sv, now, (s64)sv->budget, now + sv->deadline);
 	}
 }

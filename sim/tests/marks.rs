@@ -110,7 +110,7 @@ fn split() -> Core {
             deadline: 20 * MS,
             cpus: 1,
             domain: 0,
-            kind: 1,
+            kind: ffi::OB_KIND_CBS,
             order: ffi::OB_ORDER_EDF,
             marks: true,
             split: Some(onbeat_sim::Split { window: 10 * MS, postponed: false, legs }),
@@ -129,16 +129,19 @@ fn runs(core: &mut Core, cpu: u32, from: u64, to: u64) {
 
 #[test]
 fn a_cycle_that_a_mark_began_early_begins_whole_when_its_job_comes() {
-    for sleeps_until in [20 * MS, 24 * MS] {
+    for (sleeps_until, used_up) in
+        [(20 * MS, true), (24 * MS, true), (20 * MS, false), (24 * MS, false)]
+    {
         let mut core = split();
         core.ready(0, 0);
         runs(&mut core, 0, 0, 5 * MS);
-        core.ready(0, 18 * MS);
-        runs(&mut core, 1, 18 * MS, 19 * MS);
-        // The last window is all but over: the mark begins the next cycle, that of 20 ms.
-        core.mark(0, 19 * MS);
-        assert_eq!(core.server(0).cycle, 20 * MS);
-        core.sleep(0, 19 * MS);
+        core.ready(0, 13 * MS);
+        let end = if used_up { 18 * MS } else { 19 * MS };
+        runs(&mut core, 1, if used_up { 13 * MS } else { 18 * MS }, end);
+        // The cycle of 20 ms begins when the last share is used up; no sooner, for a mark is no sleep.
+        core.mark(0, end);
+        assert_eq!(core.server(0).cycle, if used_up { 20 * MS } else { 0 });
+        core.sleep(0, end);
         core.ready(0, sleeps_until);
         let server = core.server(0);
         assert_eq!((server.cycle, server.leg, server.e), (sleeps_until, 0, 5 * MS as i64));
@@ -156,4 +159,6 @@ fn a_second_job_in_the_same_cycle_gets_no_budget_of_its_own() {
     core.ready(0, 4 * MS);
     let server = core.server(0);
     assert_eq!((server.cycle, server.leg, server.e), (0, 0, 3 * MS as i64));
+    // And a whole window for what is left: in less it would be more than its CPU was tested for.
+    assert_eq!((server.s, server.shift), (14 * MS, 4 * MS));
 }

@@ -75,6 +75,7 @@ static __always_inline int reserve(struct shell_reserve *arg)
 			sv->miss = 0;
 			sv->leg = 0;
 			sv->cycle = 0;
+			sv->shift = 0;
 			split(sv);
 			ob_account_join(&shell->ob, sv, account, rate, now);
 			ob_server_admit(&shell->ob, sv);
