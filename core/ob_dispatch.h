@@ -334,6 +334,8 @@ OB_FN void ob_stop(ob_p ob OB_ARG, u32 cpu, u64 reason, u64 now)
 	sv->running--;
 	if (sv->urgent || sv->soon)
 		ob_server_restand(sv, now);
+	/* Nobody sees to its siblings that wait any more. */
+	ob_laxity_sync(ob, sv);
 	if (reason == OB_STOP_PREEMPTED)
 		ob_budget_check(ob, sv, now);
 }

@@ -137,6 +137,14 @@ fn a_budget_taken_early_is_no_longer_ahead_when_it_is_due_though_the_account_is_
     assert_eq!(late, 0, "ns late");
 }
 
+#[test]
+fn siblings_that_wait_are_watched_when_the_one_that_ran_goes_to_sleep() {
+    for seed in [1_070_439, 1_193_994] {
+        let late = worst(&sets::whole(seed, true, true), named("g-edzl+cbs-slack"));
+        assert_eq!(late, 0, "ns late, seed {seed}");
+    }
+}
+
 /// Reservations of these budgets and periods, which admission takes, and jobs that need just that.
 fn admitted(cpus: u32, asked: &[(u64, u64)]) -> Set {
     let all: Vec<u32> = (0..cpus).collect();
