@@ -10,8 +10,8 @@
  *   h(D) = Σ over s ≤ D of e + U (D − s), plus Σ over the others U (D − now),
  *
  * and on several CPUs, as each server has one at a time, what must be served by then of what is due
- * later: e − (s − D) where that is positive. The m CPUs can give m (D − now), less best effort's
- * share. On one CPU that is EDF's processor demand criterion (Baruah, Rosier and Howell 1990) with
+ * later: e − (1 − σ)(s − D) where that is positive. The m CPUs can give m (D − now), less best
+ * effort's share σ. On one CPU that is EDF's processor demand criterion (Baruah, Rosier and Howell 1990) with
  * h a fluid bound from above, whose gap can only grow between deadlines: so as long as the least
  * gap over all s is not negative EDF serves everybody in time, whatever ran before. Time passes at
  * a rate of m, so the least gap S lasts for about S/m (ob_slack_lasts): within that time the domain
@@ -117,15 +117,21 @@ OB_INLINE void ob_slack_gap(ob_p ob, ob_domain_p d, u64 left)
 }
 
 /* Sums up what must be served by `left` ns from now of the servers from `n` on, which are due then
- * or later: each has one CPU at a time. On one CPU the gap at their own deadlines says as much. */
-OB_FN void ob_slack_force(ob_domain_p d OB_ARG, ob_node_p n OB_ARG, u64 left, u64 now)
+ * or later: each has one CPU at a time, less best effort's share of that. On one CPU the gap at
+ * their own deadlines says as much. */
+OB_FN void ob_slack_force(ob_p ob OB_ARG, ob_domain_p d OB_ARG, ob_node_p n OB_ARG, u64 left,
+			  u64 now)
 {
+	u64 gives = 1000 - ob->share_permille, far = d->largest * 1000 / gives;
+
 	d->sum.forced = 0;
 	if (d->sum.cpus < 2)
 		return;
-	for (; n && n->key < now + left + d->largest && OB_LOOP; n = ob_tree_next(n)) {
+	for (; n && n->key < now + left + far && OB_LOOP; n = ob_tree_next(n)) {
 		u64 due = ob_min(n->key > now ? n->key - now : 0, OB_SLACK_FAR);
-		s64 e = ob_pledged(OB_SERVER_OF_PLEDGE(n), due, now) - (s64)(due - left);
+		s64 e = ob_pledged(OB_SERVER_OF_PLEDGE(n), due, now);
+
+		e -= (s64)((due - left) * gives / 1000);
 
 		if (e > 0)
 			d->sum.forced += e;
@@ -144,14 +150,14 @@ OB_FN void ob_slack_add(ob_p ob OB_ARG, ob_domain_p d OB_ARG, ob_server_p sv OB_
 	if (sv->active && (sv->spent || sv->late || ob_policy_lends(sv) == OB_LENDS_START))
 		d->sum.claims++;
 	if (d->sum.fresh <= left) {
-		ob_slack_force(d, &sv->pledge, d->sum.fresh, now);
+		ob_slack_force(ob, d, &sv->pledge, d->sum.fresh, now);
 		ob_slack_gap(ob, d, d->sum.fresh);
 		d->sum.fresh = OB_NEVER;
 	}
 	d->sum.owed += ob_pledged(sv, left, now);
 	d->sum.shares += sv->share;
 	d->sum.since += (s64)(sv->share * left >> OB_SHARE_BITS);
-	ob_slack_force(d, ob_tree_next(&sv->pledge), left, now);
+	ob_slack_force(ob, d, ob_tree_next(&sv->pledge), left, now);
 	ob_slack_gap(ob, d, left);
 }
 

@@ -138,6 +138,13 @@ fn a_budget_taken_early_is_no_longer_ahead_when_it_is_due_though_the_account_is_
 }
 
 #[test]
+fn what_must_be_served_of_later_budgets_is_more_where_best_effort_has_its_share() {
+    // Served from 86.3 ms until 100.7 one has all of a CPU but best effort's quantum.
+    let late = worst(&sets::whole(1_027_204, true, true), named("g-edzl+cbs-slack"));
+    assert_eq!(late, 0, "ns late");
+}
+
+#[test]
 fn siblings_that_wait_are_watched_when_the_one_that_ran_goes_to_sleep() {
     for seed in [1_070_439, 1_193_994] {
         let late = worst(&sets::whole(seed, true, true), named("g-edzl+cbs-slack"));
