@@ -2,18 +2,19 @@
 # SPDX-License-Identifier: GPL-2.0-only
 # Measures what Onbeat costs; tables on stdout, everything measured in results/bench.
 #
-#   bench.sh [sim|loads|latency|costs|sweeps|frames]...     all of them when none is given
+#   bench.sh [sim|loads|latency|fairness|costs|sweeps|frames]...     all of them when none is given
 #
 #   sim    jobs a second in the simulator, 24 tasks on 4 CPUs
 #   loads  usual loads in the lab under Onbeat without reservations, under the kernel's own EEVDF and
 #          under published sched_ext schedulers, on 1 and on 4 CPUs
 #   latency  how long an ordinary thread that wakes waits beside hogs, a build and messages, on 2 CPUs
+#   fairness  how far the CPU time of busy threads is from their weights within a second, on 2 CPUs
 #   costs  guest nanoseconds per call of the scheduler's entry points with 1 to 1000 tasks
 #   sweeps three figures of 20,000 task sets each through all their tests, in seconds
 #   frames CPU time of a decoded frame under SCHED_DEADLINE and Onbeat, on one CPU of the lab
 set -eu
 cd "$(dirname "$0")/.."
-[ $# -gt 0 ] || set -- sim loads latency costs sweeps frames
+[ $# -gt 0 ] || set -- sim loads latency fairness costs sweeps frames
 out=results/bench
 mkdir -p "$out"
 bin=target/release
@@ -41,7 +42,7 @@ loads() {
             echo "bench: usual loads under $scheduler on $cpus CPUs" >&2
             # shellcheck disable=SC2046 # two words or none
             lab --cpus "$cpus" $(peer "$scheduler") --program "$(command -v perf)" --program "$(command -v hackbench)" \
-                --file scripts/bench/loads.sh:/bin/loads -- sh /bin/loads "$scheduler" |
+                --program "$(command -v stress-ng)" --file scripts/bench/loads.sh:/bin/loads -- sh /bin/loads "$scheduler" |
                 sed "s/^/$cpus $scheduler /"
         done
     done >"$out/loads"
@@ -51,8 +52,8 @@ loads() {
         END {
             printf "%-5s %-9s %9s %9s %9s %9s %9s  %s\n", "CPUs", "load", "eevdf", "flash",
                 "bpfland", "rusty", "onbeat", "onbeat\47s rate / the best of the others\47"
-            split("1 4", cpus); split("pipe messages build", load); split("eevdf flash bpfland rusty", other)
-            for (c = 1; c <= 2; c++) for (l = 1; l <= 3; l++) {
+            split("1 4", cpus); split("pipe messages switch build", load); split("eevdf flash bpfland rusty", other)
+            for (c = 1; c <= 2; c++) for (l = 1; l <= 4; l++) {
                 key = cpus[c] " " load[l]; best = ""
                 printf "%-5s %-9s", cpus[c], load[l]
                 for (o = 1; o <= 4; o++) {
@@ -77,11 +78,29 @@ latency() {
             sed "s/^/$scheduler /"
     done >"$out/latency"
     echo "Wake-up latency in microseconds, average / greatest of 400"
+    table "$out/latency"
+}
+
+fairness() {
+    scripts/fetch-peers.sh
+    for scheduler in eevdf flash bpfland rusty onbeat; do
+        echo "bench: fairness under $scheduler" >&2
+        # shellcheck disable=SC2046 # two words or none
+        lab --cpus 2 $(peer "$scheduler") --program "$(command -v nice)" --program "$(command -v chrt)" \
+            --file scripts/bench/fairness.sh:/bin/fairness -- sh /bin/fairness "$scheduler" |
+            sed "s/^/$scheduler /"
+    done >"$out/fairness"
+    echo "CPU time in a second beside what weights say: greatest difference, per cent of that / ms"
+    table "$out/fairness"
+}
+
+# A table of lines "SCHEDULER LOAD NICE VALUE VALUE" in file $1.
+table() {
     awk '
         { key = $2 " " $3; if (!(key in seen)) { order[++n] = key; seen[key] = 1 } value[key " " $1] = $4 " / " $5 }
         END {
             count = split("eevdf flash bpfland rusty onbeat", name)
-            printf "%-9s %4s", "beside", "nice"
+            printf "%-9s %4s", "load", "nice"
             for (i = 1; i <= count; i++) printf " %16s", name[i]
             print ""
             for (k = 1; k <= n; k++) {
@@ -90,7 +109,7 @@ latency() {
                 for (i = 1; i <= count; i++) printf " %16s", value[order[k] " " name[i]]
                 print ""
             }
-        }' "$out/latency"
+        }' "$1"
 }
 
 costs() {
@@ -138,9 +157,9 @@ frames() {
 
 for part in "$@"; do
     case $part in
-    sim | loads | latency | costs | sweeps | frames) "$part" ;;
+    sim | loads | latency | fairness | costs | sweeps | frames) "$part" ;;
     *)
-        echo "bench: there is no part '$part'; choose from sim, loads, latency, costs, sweeps, frames" >&2
+        echo "bench: there is no part '$part'; choose from sim, loads, latency, fairness, costs, sweeps, frames" >&2
         exit 2
         ;;
     esac

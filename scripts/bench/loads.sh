@@ -28,6 +28,11 @@ pipe() {
 messages() {
     hackbench -g 4 -f 10 -l 100 | sed -n 's/^Time: //p'
 }
+# Two processes for each CPU that wake each other.
+switch() {
+    stress-ng --switch "$cpus" --switch-ops 40000 --metrics-brief 2>&1 |
+        awk '$4 == "switch" && $5 == 40000 { print $6 }'
+}
 # What make -j does: many short processes that compute and pass data on.
 build() {
     begin=$(cut -d ' ' -f 1 /proc/uptime)
@@ -37,7 +42,7 @@ build() {
     awk "BEGIN { print $end - $begin }"
 }
 for round in 1 2 3; do
-    for load in pipe messages build; do
+    for load in pipe messages switch build; do
         echo "$load $($load)"
     done
 done
