@@ -103,6 +103,11 @@ impl Core {
         self.tasks[i].kernel = 1;
     }
 
+    /// Other threads wake task `i`, not interrupts.
+    pub fn told(&mut self, i: usize) {
+        self.tasks[i].told = 1;
+    }
+
     /// Gives task `i`, asleep, reservation number `i`.
     pub fn reserve(&mut self, i: usize, r: &Reservation) {
         let (ob, task, sv) = (self.ob(), self.task(i), &raw mut self.servers[i]);

@@ -45,6 +45,25 @@ fn several_that_sleep_much_do_not_wait_for_loops_either() {
     }
 }
 
+/// Twenty that are woken by threads want three times as much as there is; one of that kind, and one that comes by the
+/// clock, use little.
+#[test]
+fn a_crowd_that_wakes_each_other_lets_who_uses_little_go_first_and_nobody_waits_for_long() {
+    let crowd =
+        |i: u64| Part { first: i * 70 * US, work: 300 * US, period: 2 * MS + i * 130 * US };
+    let quick = |first| Part { first, work: 20 * US, period: 5 * MS };
+    let parts: Vec<Part> =
+        [quick(0), quick(MS), endless(0)].into_iter().chain((0..20).map(crowd)).collect();
+    let mut core = core(&[NICE_0; 23]);
+    [1].into_iter().chain(3..23).for_each(|i| core.told(i));
+    let got = play(core, &parts, 10 * SECOND);
+    assert!(got[0].waited <= 2 * MS, "by the clock: {} ns", got[0].waited);
+    assert!(got[1].waited <= 4 * MS, "by a thread: {} ns", got[1].waited);
+    for crowd in &got[3..] {
+        assert!(crowd.waited <= 100 * MS, "of the crowd: {} ns", crowd.waited);
+    }
+}
+
 #[test]
 fn who_sleeps_to_go_first_has_no_more_than_its_part() {
     // Pauses as short as that buy no turn before others.

@@ -97,6 +97,8 @@ s32 BPF_STRUCT_OPS_SLEEPABLE(onbeat_init_task, struct task_struct *p,
 	t->weight = weight_of(p);
 	t->vtime = shell->ob.vtime;
 	t->burst = shell->ob.slice;
+	t->spared = (s64)shell->ob.slice;
+	t->put = 0;
 	t->used = 0;
 	t->told = 0;
 	t->cpu = scx_bpf_task_cpu(p);
