@@ -49,6 +49,13 @@ static __always_inline bool unreserved(void)
 	return !shell->ob.engaged && !tracing;
 }
 
+/* Whether `p`, which wakes, may have `here` when its waker sleeps, which will be at once. */
+static __always_inline bool is_free(const struct task_struct *p, s32 here, u64 wake_flags)
+{
+	return (wake_flags & SCX_WAKE_SYNC) && unreserved() && !shell->ob.best_effort.root &&
+	       (cpus_of(p) & OB_BIT(here)) && !scx_bpf_dsq_nr_queued(SCX_DSQ_LOCAL_ON | here);
+}
+
 s32 BPF_STRUCT_OPS(onbeat_select_cpu, struct task_struct *p, s32 prev_cpu, u64 wake_flags)
 {
 	ob_task_p t = task_of(p);
@@ -64,20 +71,20 @@ s32 BPF_STRUCT_OPS(onbeat_select_cpu, struct task_struct *p, s32 prev_cpu, u64 w
 	/* A waker that holds a reservation may go on for longer than anybody can wait behind it. */
 	if (shell->ob.engaged)
 		wake_flags &= ~(u64)SCX_WAKE_SYNC;
-	cpu = scx_bpf_select_cpu_dfl(p, prev_cpu, wake_flags, &idle);
-	if (idle) {
+	/* The waker is about to sleep and nobody waits for a CPU: its place is free in a moment.
+	 * Who ran there last needs no search for an idle one either. */
+	here = bpf_get_smp_processor_id();
+	if (prev_cpu == here && is_free(p, here, wake_flags)) {
 		scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, BE_SLICE, 0);
-		return cpu;
+		return here;
 	}
-	/* The waker is about to sleep and nobody waits for a CPU: its place is free in a moment. */
-	if ((wake_flags & SCX_WAKE_SYNC) && unreserved() && !shell->ob.best_effort.root) {
-		here = bpf_get_smp_processor_id();
-		if ((cpus_of(p) & OB_BIT(here)) &&
-		    !scx_bpf_dsq_nr_queued(SCX_DSQ_LOCAL_ON | here)) {
-			scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, BE_SLICE, 0);
-			return here;
-		}
+	cpu = scx_bpf_select_cpu_dfl(p, prev_cpu, wake_flags, &idle);
+	if (!idle && is_free(p, here, wake_flags)) {
+		cpu = here;
+		idle = true;
 	}
+	if (idle)
+		scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, BE_SLICE, 0);
 	return cpu;
 }
 
