@@ -261,13 +261,14 @@ OB_FN void ob_fair_online(ob_p ob OB_ARG)
  * ends with the kernel's next tick. */
 #define OB_FAIR_LEAD 16000000ULL
 
-/* Queues `t` near those who wait for its CPUs, as if it had taken turns with them: no more than a
+/* Queues `t` near those who wait for its CPU, as if it had taken turns with them: no more than a
  * slice before them if it slept, no more than some turns of its own after them whatever it and
  * others had elsewhere. So nobody waits for longer than some turns of everybody. */
 OB_FN void ob_fair_enqueue(ob_p ob OB_ARG, ob_task_p t OB_ARG, u32 woke, u64 now)
 {
-	ob_node_p first = ob_tree_first(&ob->best_effort, t->cpus);
-	u64 from = ob_fair_vtime(ob, t, now);
+	u64 from = ob_fair_vtime(ob, t, now), here = t->cpus & OB_BIT(t->cpu);
+	/* Those that it took turns with: time may pass slower for others, that wait elsewhere. */
+	ob_node_p first = ob_tree_first(&ob->best_effort, here ? here : t->cpus);
 
 	if (first)
 		t->vtime = ob_min(t->vtime, first->key + ob_fair_weighted(t, OB_FAIR_LEAD));

@@ -5,7 +5,8 @@
 mod common;
 
 use common::shell::{Part, endless, play};
-use onbeat_sim::{Core, NICE_0};
+use onbeat_core::ffi;
+use onbeat_sim::{Core, NICE_0, NOBODY};
 
 const US: u64 = 1_000;
 const MS: u64 = 1_000_000;
@@ -49,8 +50,7 @@ fn several_that_sleep_much_do_not_wait_for_loops_either() {
 /// clock, use little.
 #[test]
 fn a_crowd_that_wakes_each_other_lets_who_uses_little_go_first_and_nobody_waits_for_long() {
-    let crowd =
-        |i: u64| Part { first: i * 70 * US, work: 300 * US, period: 2 * MS + i * 130 * US };
+    let crowd = |i: u64| Part { first: i * 70 * US, work: 300 * US, period: 2 * MS + i * 130 * US };
     let quick = |first| Part { first, work: 20 * US, period: 5 * MS };
     let parts: Vec<Part> =
         [quick(0), quick(MS), endless(0)].into_iter().chain((0..20).map(crowd)).collect();
@@ -91,4 +91,35 @@ fn parts_over_a_second_are_as_weights_within_two_per_cent() {
             assert!(off(got.had, part) <= 0.02, "{weights:?}: {} in place of {part} ns", got.had);
         }
     }
+}
+
+/// On the other CPU virtual time passes at a tenth of the pace. The first two share this one.
+#[test]
+fn who_is_bound_has_its_part_beside_one_that_might_run_where_a_crowd_waits() {
+    let mut core = Core::new(2, 1, 50, MS, 12, 0);
+    for i in 0..12 {
+        core.init_task(i, [1, 3].get(i).copied().unwrap_or(2), NICE_0);
+        core.ready(i, 0);
+    }
+    let (mut runs, mut had) = ([NOBODY; 2], [0; 12]);
+    for turn in 0..500 {
+        let now = turn * 4 * MS;
+        for cpu in 0..2 {
+            let before = runs[cpu];
+            if before != NOBODY {
+                core.charge(before, 4 * MS);
+                had[before] += 4 * MS;
+            }
+            let next = core.pick(cpu as u32, before, now);
+            if next != before {
+                if before != NOBODY {
+                    core.stop(cpu as u32, ffi::OB_STOP_PREEMPTED, now);
+                    core.ready(before, now);
+                }
+                core.run(cpu as u32, next, now);
+            }
+            runs[cpu] = next;
+        }
+    }
+    assert!(had[0] >= 900 * MS, "{} ns of two seconds: {had:?}", had[0]);
 }
