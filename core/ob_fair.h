@@ -168,13 +168,13 @@ OB_INLINE int ob_fair_overtakes(ob_cpu_p c, ob_task_p t, u64 now)
 	u64 ran = now > c->started ? now - c->started : 0;
 
 	return other && !other->server &&
-	       other->vtime + ob_fair_weighted(other, ran) > t->vtime + OB_WAKE_GRAIN;
+	       other->vtime + ob_fair_weighted(other, ran) > t->node.key + OB_WAKE_GRAIN;
 }
 
 /* When it will, at the earliest; it does not yet. */
 OB_INLINE u64 ob_fair_recheck(ob_cpu_p c, ob_task_p t)
 {
-	u64 left = t->vtime + OB_WAKE_GRAIN - ob_min(c->other->vtime, t->vtime);
+	u64 key = t->node.key, left = key + OB_WAKE_GRAIN - ob_min(c->other->vtime, key);
 
 	return c->started + ob_max(left * c->other->weight / OB_WEIGHT, OB_WAKE_GRAIN);
 }
@@ -270,11 +270,14 @@ OB_FN void ob_fair_enqueue(ob_p ob OB_ARG, ob_task_p t OB_ARG, u32 woke, u64 now
 	/* Those that it took turns with: time may pass slower for others, that wait elsewhere. */
 	ob_node_p first = ob_tree_first(&ob->best_effort, here ? here : t->cpus);
 
-	if (first)
-		t->vtime = ob_min(t->vtime, first->key + ob_fair_weighted(t, OB_FAIR_LEAD));
-	if (woke)
-		ob_fair_woke(ob, t, from);
 	t->node.key = t->vtime;
+	if (first)
+		t->node.key = ob_min(t->vtime, first->key + ob_fair_weighted(t, OB_FAIR_LEAD));
+	if (woke) {
+		t->vtime = t->node.key;
+		ob_fair_woke(ob, t, from);
+		t->node.key = t->vtime;
+	}
 	t->node.mask = ob_fair_mask(ob, t);
 	/* The greatest is who has waited for longest. A kernel thread that wakes counts as one who
 	 * has just lost its patience, no more, for others have too: grace periods and watchdogs
@@ -291,6 +294,8 @@ OB_INLINE void ob_fair_remove(ob_p ob, ob_task_p t, u64 now)
 {
 	u64 cpus = t->node.mask & ob->share_ready;
 
+	/* Its place counts once it is served: who changes CPUs takes none back with it. */
+	t->vtime = t->node.key;
 	ob_fair_subtract(ob, t);
 	if (ob->best_effort.root)
 		cpus &= ~ob->best_effort.root->sub_mask;

@@ -156,6 +156,19 @@ impl Core {
         unsafe { ffi::onbeat_ready(self.ob(), task, now) }
     }
 
+    /// Whether task `i` is in a queue.
+    pub fn waits(&self, i: usize) -> bool {
+        self.tasks[i].waiting != 0
+    }
+
+    /// Task `i`, which waits, may run on these CPUs from now on.
+    pub fn affinity(&mut self, i: usize, cpus: u64, now: u64) {
+        let task = self.task(i);
+        unsafe { ffi::onbeat_unqueue(self.ob(), task) }
+        self.tasks[i].cpus = cpus;
+        self.ready(i, now);
+    }
+
     /// Task `i`, which runs nowhere, sleeps.
     pub fn sleep(&mut self, i: usize, now: u64) {
         let task = self.task(i);

@@ -93,17 +93,11 @@ fn parts_over_a_second_are_as_weights_within_two_per_cent() {
     }
 }
 
-/// On the other CPU virtual time passes at a tenth of the pace. The first two share this one.
-#[test]
-fn who_is_bound_has_its_part_beside_one_that_might_run_where_a_crowd_waits() {
-    let mut core = Core::new(2, 1, 50, MS, 12, 0);
-    for i in 0..12 {
-        core.init_task(i, [1, 3].get(i).copied().unwrap_or(2), NICE_0);
-        core.ready(i, 0);
-    }
-    let (mut runs, mut had) = ([NOBODY; 2], [0; 12]);
-    for turn in 0..500 {
-        let now = turn * 4 * MS;
+/// Two CPUs in turns of 4 ms for two seconds: what each task had, where `each` happens before each turn.
+fn turns(mut core: Core, count: usize, mut each: impl FnMut(&mut Core, u64)) -> Vec<u64> {
+    let (mut runs, mut had) = ([NOBODY; 2], vec![0; count]);
+    for now in (0..500).map(|turn| turn * 4 * MS) {
+        each(&mut core, now);
         for cpu in 0..2 {
             let before = runs[cpu];
             if before != NOBODY {
@@ -121,5 +115,33 @@ fn who_is_bound_has_its_part_beside_one_that_might_run_where_a_crowd_waits() {
             runs[cpu] = next;
         }
     }
-    assert!(had[0] >= 900 * MS, "{} ns of two seconds: {had:?}", had[0]);
+    had
+}
+
+/// Of 12 tasks two have these affinities, the others wait for CPU 1, whose virtual time so passes at a tenth of the
+/// pace.
+fn beside_a_crowd(cpus: [u64; 2]) -> Core {
+    let mut core = Core::new(2, 1, 50, MS, 12, 0);
+    for i in 0..12 {
+        core.init_task(i, cpus.get(i).copied().unwrap_or(2), NICE_0);
+        core.ready(i, 0);
+    }
+    core
+}
+
+#[test]
+fn who_is_bound_has_its_part_beside_one_that_might_run_where_a_crowd_waits() {
+    let had = turns(beside_a_crowd([1, 3]), 12, |_, _| ());
+    assert!(had[0] >= 900 * MS, "{had:?}");
+}
+
+#[test]
+fn who_goes_to_where_a_crowd_waits_and_back_has_no_more_than_its_part() {
+    let had = turns(beside_a_crowd([1, 1]), 12, |core, now| {
+        if core.waits(1) {
+            core.affinity(1, 2, now);
+            core.affinity(1, 1, now);
+        }
+    });
+    assert!(had[1] <= 1100 * MS, "{had:?}");
 }

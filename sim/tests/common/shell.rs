@@ -39,7 +39,10 @@ pub fn play(mut core: Core, parts: &[Part], end: u64) -> Vec<Got> {
             if wakes[i] <= now {
                 (wakes[i], left[i], since[i]) =
                     (wakes[i].saturating_add(part.period), part.work, now);
-                core.ready(i, now);
+                // Who runs goes on.
+                if i != runs {
+                    core.ready(i, now);
+                }
             }
         }
         if core.alarm_at() <= now {
