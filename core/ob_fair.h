@@ -180,14 +180,22 @@ OB_INLINE u64 ob_fair_recheck(ob_cpu_p c, ob_task_p t)
 }
 
 /* When the best effort on `c` is to be compared with who waits: soon if that one is known to use
- * little. Who uses whole slices can wait for one. */
+ * little. Who uses whole slices can wait for one, or for as much of it as gives who runs the same
+ * virtual time, if that has the less weight: a slice of it is more than its part of a second. */
 OB_FN u64 ob_fair_look(ob_p ob OB_ARG, ob_cpu_p c OB_ARG)
 {
 	ob_task_p first = (ob_task_p)ob_tree_first(&ob->best_effort, OB_BIT(c->id));
+	ob_task_p other = c->other;
+	u64 at = OB_NEVER;
 
-	if (!first || first->told || first->burst > OB_WAKE_GRAIN || !c->other || c->other->server)
-		return OB_NEVER;
-	return ob_max(ob_fair_recheck(c, first), c->started + 2 * OB_WAKE_GRAIN);
+	if (!first || !other || other->server)
+		return at;
+	if (other->weight < first->weight)
+		at = c->started + ob_max(ob->slice * other->weight / ob_max(first->weight, 1),
+					 2 * OB_WAKE_GRAIN);
+	if (first->told || first->burst > OB_WAKE_GRAIN)
+		return at;
+	return ob_min(at, ob_max(ob_fair_recheck(c, first), c->started + 2 * OB_WAKE_GRAIN));
 }
 
 /* `t` has woken and waits: who sleeps much is not to wait for the slices of those who never do. Its
