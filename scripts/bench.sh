@@ -42,7 +42,8 @@ loads() {
             echo "bench: usual loads under $scheduler on $cpus CPUs" >&2
             # shellcheck disable=SC2046 # two words or none
             lab --cpus "$cpus" $(peer "$scheduler") --program "$(command -v perf)" --program "$(command -v hackbench)" \
-                --program "$(command -v stress-ng)" --file scripts/bench/loads.sh:/bin/loads -- sh /bin/loads "$scheduler" |
+                --program "$(command -v stress-ng)" --file scripts/bench/loads.sh:/bin/loads -- \
+                sh /bin/loads "$scheduler" |
                 sed "s/^/$cpus $scheduler /"
         done
     done >"$out/loads"
