@@ -212,7 +212,8 @@ OB_FN void ob_account_renewed(ob_p ob OB_ARG, ob_server_p sv OB_ARG, u64 now)
 		ob_account_promote(ob, sv);
 		return;
 	}
-	/* A budget that came early: that it is ahead no more when it is due may not be overlooked. */
+	/* A budget that came early: that it is ahead no more when it is due may not be overlooked.
+	 */
 	ob_tree_remove(&ob->demoted, &sv->due);
 	ob_account_watch(ob, sv, now);
 }

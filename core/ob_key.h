@@ -85,8 +85,8 @@ OB_FN void ob_server_admit(ob_p ob OB_ARG, ob_server_p sv OB_ARG)
 	if (!sv->legs)
 		sv->domain->uncounted++;
 	for (i = OB_ZERO; i < sv->legs && i < OB_MAX_LEGS && OB_LOOP; i++) {
-		ob_domain_p d = &ob->domain[sv->plan[i & (OB_MAX_LEGS - 1)].domain &
-					    (OB_MAX_DOMAINS - 1)];
+		ob_domain_p d =
+		    &ob->domain[sv->plan[i & (OB_MAX_LEGS - 1)].domain & (OB_MAX_DOMAINS - 1)];
 
 		d->uncounted++;
 		d->split++;
@@ -107,8 +107,8 @@ OB_FN void ob_server_dismiss(ob_p ob OB_ARG, ob_server_p sv OB_ARG)
 	if (!sv->legs)
 		sv->domain->uncounted--;
 	for (i = OB_ZERO; i < sv->legs && i < OB_MAX_LEGS && OB_LOOP; i++) {
-		ob_domain_p d = &ob->domain[sv->plan[i & (OB_MAX_LEGS - 1)].domain &
-					    (OB_MAX_DOMAINS - 1)];
+		ob_domain_p d =
+		    &ob->domain[sv->plan[i & (OB_MAX_LEGS - 1)].domain & (OB_MAX_DOMAINS - 1)];
 
 		d->uncounted--;
 		d->split--;

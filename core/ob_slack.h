@@ -11,12 +11,12 @@
  *
  * and on several CPUs, as each server has one at a time, what must be served by then of what is due
  * later: e − (1 − σ)(s − D) where that is positive. The m CPUs can give m (D − now), less best
- * effort's share σ. On one CPU that is EDF's processor demand criterion (Baruah, Rosier and Howell 1990) with
- * h a fluid bound from above, whose gap can only grow between deadlines: so as long as the least
- * gap over all s is not negative EDF serves everybody in time, whatever ran before. Time passes at
- * a rate of m, so the least gap S lasts for about S/m (ob_slack_lasts): within that time the domain
- * need not be looked at again. On several CPUs the same number is necessary and not sufficient, as
- * EDZL itself has no exact test; docs/slack.md says what was tested.
+ * effort's share σ. On one CPU that is EDF's processor demand criterion (Baruah, Rosier and Howell
+ * 1990) with h a fluid bound from above, whose gap can only grow between deadlines: so as long as
+ * the least gap over all s is not negative EDF serves everybody in time, whatever ran before. Time
+ * passes at a rate of m, so the least gap S lasts for about S/m (ob_slack_lasts): within that time
+ * the domain need not be looked at again. On several CPUs the same number is necessary and not
+ * sufficient, as EDZL itself has no exact test; docs/slack.md says what was tested.
  */
 #ifndef OB_SLACK_H
 #define OB_SLACK_H

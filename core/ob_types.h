@@ -135,7 +135,7 @@ struct ob_server {
 	u32 leg;             /* where it is now */
 	u64 window;          /* length of one leg's window */
 	u64 cycle;           /* when the first window of this cycle begins */
-	u64 shift; /* beside split ones: its deadlines are so much later (ob_window.h) */
+	u64 shift;           /* beside split ones: its deadlines are so much later (ob_window.h) */
 	struct ob_leg plan[OB_MAX_LEGS];
 	struct ob_account OB_ARENA *account; /* null: nobody keeps one */
 	u64 rate;                            /* Q/P in 2^-OB_SHARE_BITS */

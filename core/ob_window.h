@@ -11,8 +11,8 @@
  * each is the sporadic task (share, W, P) that the analysis has tested. Who slept and wakes within
  * a window would ask for its share in less than W. So what is left, and all that follows, is due
  * later by as much of the window as is over: a share is then served in parts, each with W of time,
- * and in no interval do parts add up to more than shares do that are P apart. Cycles begin when they
- * would have, for what is early harms nobody.
+ * and in no interval do parts add up to more than shares do that are P apart. Cycles begin when
+ * they would have, for what is early harms nobody.
  */
 #ifndef OB_WINDOW_H
 #define OB_WINDOW_H

@@ -98,21 +98,21 @@ fn turns(mut core: Core, count: usize, mut each: impl FnMut(&mut Core, u64)) -> 
     let (mut runs, mut had) = ([NOBODY; 2], vec![0; count]);
     for now in (0..500).map(|turn| turn * 4 * MS) {
         each(&mut core, now);
-        for cpu in 0..2 {
-            let before = runs[cpu];
+        for (cpu, runs) in (0..).zip(&mut runs) {
+            let before = *runs;
             if before != NOBODY {
                 core.charge(before, 4 * MS);
                 had[before] += 4 * MS;
             }
-            let next = core.pick(cpu as u32, before, now);
+            let next = core.pick(cpu, before, now);
             if next != before {
                 if before != NOBODY {
-                    core.stop(cpu as u32, ffi::OB_STOP_PREEMPTED, now);
+                    core.stop(cpu, ffi::OB_STOP_PREEMPTED, now);
                     core.ready(before, now);
                 }
-                core.run(cpu as u32, next, now);
+                core.run(cpu, next, now);
             }
-            runs[cpu] = next;
+            *runs = next;
         }
     }
     had
