@@ -152,6 +152,12 @@ OB_INLINE int ob_key_beats(u64 a, u64 b)
 	return a < b && (a < OB_KEY_EQUAL || b == OB_KEY_IDLE);
 }
 
+/* The key of one that is ordered by `at`, a time: clear of those that mean something else. */
+OB_INLINE u64 ob_key_plain(u64 at)
+{
+	return OB_KEY_PLAIN + ob_min(at + 1, OB_KEY_PLAIN - 1);
+}
+
 /* The key that orders `sv` in its domain. */
 OB_FN u64 ob_server_key(ob_server_p sv OB_ARG, u64 now)
 {
@@ -162,17 +168,14 @@ OB_FN u64 ob_server_key(ob_server_p sv OB_ARG, u64 now)
 	if (sv->order == OB_ORDER_FIFO)
 		key = sv->release;
 	if (sv->urgent)
-		return OB_KEY_URGENT;
+		return ob_min(ob_max(sv->s, OB_KEY_URGENT), OB_KEY_SOON - 1);
 	if (sv->demoted)
 		return ob_min(OB_KEY_EQUAL + sv->vtime + 1, OB_KEY_BE - 1);
 	if (sv->soon && !sv->domain->tight)
 		return OB_KEY_SOON;
 	if (sv->counted && !sv->domain->tight)
-		key = ob_key_lent(sv, now);
-	else if (sv->spent)
-		key |= OB_KEY_SPENT;
-	/* Stay clear of the keys that mean share, urgent, best effort and idle. */
-	return ob_min(ob_max(key, OB_KEY_SOON + 1), OB_KEY_BE - 1);
+		return ob_key_plain(ob_key_lent(sv, now));
+	return ob_key_plain(key) | (sv->spent ? OB_KEY_SPENT : 0);
 }
 
 /* Keys of what runs on `d`'s CPUs and grows with the time it has run. */

@@ -203,7 +203,7 @@ OB_INLINE u64 ob_key_passes(ob_server_p sv, ob_cpu_p c)
 	/* Behind a sibling that waits there may be others: look again in a while. */
 	if (first == &sv->node)
 		return sv->charged + OB_AGAIN;
-	if (!first || first->key < key || first->key >= ob_key_due(sv))
+	if (!first || first->key < key || first->key >= ob_key_plain(ob_key_due(sv)))
 		return OB_NEVER;
 	/* Half as long again as it takes (4 / OB_SURE), for to be passed is a preemption. */
 	return sv->charged + 2 * (first->key - key) / sv->running + 2;

@@ -72,7 +72,7 @@ OB_INLINE void ob_share_account(ob_p ob, ob_cpu_p c, u64 now)
 /* The key of the quantum that `c` owes. */
 OB_INLINE u64 ob_share_key(ob_cpu_p c, u64 now)
 {
-	return now + c->owed >= c->due ? OB_KEY_SHARE : ob_max(c->due, OB_KEY_URGENT + 1);
+	return now + c->owed >= c->due ? OB_KEY_SHARE : OB_KEY_PLAIN + c->due + 1;
 }
 
 /* Whether best-effort work must have `c` before what runs there or is about to. */

@@ -24,9 +24,10 @@
 #define OB_WEIGHT 1024
 
 /* Keys of what a CPU runs. Reservations have keys between these. */
-#define OB_KEY_SHARE 0ULL /* best-effort work in its guaranteed share: nothing goes before it */
-#define OB_KEY_URGENT 1ULL
-#define OB_KEY_SOON 2ULL          /* urgent in a moment */
+#define OB_KEY_SHARE 0ULL  /* best-effort work in its guaranteed share: nothing goes before it */
+#define OB_KEY_URGENT 1ULL /* and above, who has no laxity left: by deadline */
+#define OB_KEY_SOON (1ULL << 61)  /* urgent in a moment */
+#define OB_KEY_PLAIN OB_KEY_SOON  /* and above, all others: by deadline, or as the order says */
 #define OB_KEY_EQUAL (1ULL << 63) /* and above, best effort's equals: by virtual time */
 #define OB_KEY_BE (~0ULL - 1)
 #define OB_KEY_IDLE (~0ULL)

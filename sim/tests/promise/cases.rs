@@ -152,6 +152,18 @@ fn siblings_that_wait_are_watched_when_the_one_that_ran_goes_to_sleep() {
     }
 }
 
+#[test]
+fn of_those_without_laxity_the_earliest_deadline_is_first() {
+    for (seed, policy) in [
+        (1_057_389, "g-edzl+cbs-hard"),
+        (1_012_451, "g-edzl+cbs-slack"),
+        (1_028_043, "g-edzl+cbs-predict"),
+    ] {
+        let late = worst(&sets::whole(seed, false, true), named(policy));
+        assert_eq!(late, 0, "ns late, seed {seed}");
+    }
+}
+
 /// Reservations of these budgets and periods, which admission takes, and jobs that need just that.
 fn admitted(cpus: u32, asked: &[(u64, u64)]) -> Set {
     let all: Vec<u32> = (0..cpus).collect();
