@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! All schedulability tests by name. A test is a function and a line in [`TESTS`].
 
+use crate::global::tardiness::Supply;
 use crate::global::{
     bak, bar, bcl, ff_dbf, fixed as global_fixed, gel, gfb, rta, tardiness, union,
 };
@@ -214,6 +215,12 @@ pub const TESTS: &[Test] = &[
         |t, m| soft(tardiness::devi_anderson(t, m)),
     ),
     test(
+        "g-edzl-tardiness",
+        "global EDZL, soft: bounded tardiness (docs/slack.md)",
+        false,
+        |t, m| soft(tardiness::edzl(t, &vec![Supply::WHOLE; m], 0)),
+    ),
+    test(
         "g-edf-gel",
         "global EDF, soft: response times (Erickson, Devi and Baruah 2010)",
         false,
@@ -243,6 +250,9 @@ const WITHIN_PERIODS: [&str; 12] = [
     "g-dm-guan",
 ];
 
+/// Tests that hold for deadlines at the ends of periods only.
+const PERIODS_END: [&str; 2] = ["g-edf-tardiness", "g-edzl-tardiness"];
+
 /// Why a test has said [`Verdict::Unknown`], where it is not that it tried and could not tell.
 pub fn why_unknown(test: &Test, tasks: &[Sporadic], cpus: usize) -> Option<String> {
     let late = |t: &&Sporadic| t.deadline > t.period;
@@ -254,7 +264,7 @@ pub fn why_unknown(test: &Test, tasks: &[Sporadic], cpus: usize) -> Option<Strin
         };
         return Some(format!("does not hold for deadlines beyond periods; see {instead}"));
     }
-    if test.name == "g-edf-tardiness" && tasks.iter().any(|t| t.deadline != t.period) {
+    if PERIODS_END.contains(&test.name) && tasks.iter().any(|t| t.deadline != t.period) {
         return Some("holds for deadlines at the ends of periods only; see g-edf-gel".into());
     }
     if compare_utilization(tasks, cpus as u64) == Ordering::Greater {
@@ -443,7 +453,7 @@ mod tests {
             let long_fails = (test.run)(&long, cpus).verdict == Verdict::Unknown;
             let short_fits = (test.run)(&short, cpus).verdict == Verdict::Schedulable;
             let named = WITHIN_PERIODS.contains(&test.name);
-            if test.name == "g-edf-tardiness" {
+            if PERIODS_END.contains(&test.name) {
                 assert!(!short_fits && why_unknown(test, &short, cpus).is_some());
                 continue;
             }

@@ -95,7 +95,7 @@ pub fn run(options: &Options) -> Result<ExitCode> {
 }
 
 /// A bound on lateness is no matter of yes and no.
-const SOFT: [&str; 3] = ["g-edf-tardiness", "g-edf-gel", "g-fl-tardiness"];
+const SOFT: [&str; 4] = ["g-edf-tardiness", "g-edzl-tardiness", "g-edf-gel", "g-fl-tardiness"];
 
 impl Finding {
     fn of(test: &'static Test, tasks: Cow<'_, [Sporadic]>, cpus: usize) -> Self {

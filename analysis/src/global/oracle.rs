@@ -93,6 +93,16 @@ pub fn responses(
     key: impl Fn(usize, u64) -> i64,
     end: u64,
 ) -> Vec<u64> {
+    by_state(jobs, cpus, |i, release, _, _| key(i, release), end)
+}
+
+/// The same where the key depends on what is left and on the time, too.
+pub fn by_state(
+    jobs: &Jobs,
+    cpus: impl Fn(u64) -> usize,
+    key: impl Fn(usize, u64, u64, u64) -> i64,
+    end: u64,
+) -> Vec<u64> {
     let mut next = vec![0; jobs.len()];
     let mut pending: Vec<(i64, usize, u64, u64)> = Vec::new(); // key, task, release, left
     let mut longest = vec![0; jobs.len()];
@@ -101,10 +111,11 @@ pub fn responses(
         for (i, jobs) in jobs.iter().enumerate() {
             while next[i] < jobs.len() && jobs[next[i]].0 <= now {
                 let (release, wcet) = jobs[next[i]];
-                pending.push((key(i, release), i, release, wcet));
+                pending.push((0, i, release, wcet));
                 next[i] += 1;
             }
         }
+        pending.iter_mut().for_each(|job| job.0 = key(job.1, job.2, job.3, now));
         pending.sort_unstable();
         running.clear();
         let cpus = cpus(now);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! How late jobs can be under global EDF when only utilization is limited, on CPUs that are there always or in part.
+//! How late jobs can be under global EDF and EDZL when only utilization is limited, on CPUs that are there always or in
+//! part.
 
 use num_bigint::BigInt;
 use num_rational::BigRational;
@@ -71,6 +72,26 @@ pub struct Supply {
     pub blackout: u64,
 }
 
+impl Supply {
+    /// All of a CPU.
+    pub const WHOLE: Self = Self { budget: 1, period: 1, blackout: 0 };
+}
+
+/// Sums of what the CPUs give in the long run, and of what they may fail to give of that in one window; `None` if one is
+/// no supply.
+fn given(supplies: &[Supply]) -> Option<(BigRational, BigRational)> {
+    let (mut rate, mut missing) = (BigRational::zero(), BigRational::zero());
+    for supply in supplies {
+        if supply.period == 0 || supply.budget > supply.period {
+            return None;
+        }
+        let alpha = ratio(supply.budget, supply.period);
+        missing += &alpha * BigInt::from(supply.blackout);
+        rate += alpha;
+    }
+    Some((rate, missing))
+}
+
 /// Most by which jobs of each task miss their deadlines on CPUs that are there in part; `None` if it has no bound here, as when
 /// one heavy task may find too few CPUs at a time.
 ///
@@ -89,15 +110,10 @@ pub fn restricted(tasks: &[Sporadic], supplies: &[Supply]) -> Option<Vec<u64>> {
     if cut == 0 {
         return devi_anderson(tasks, m);
     }
-    if !simple(tasks) || supplies.iter().any(|s| s.period == 0 || s.budget > s.period) {
+    if !simple(tasks) {
         return None;
     }
-    let (mut rate, mut missing) = (BigRational::zero(), BigRational::zero());
-    for supply in supplies {
-        let alpha = ratio(supply.budget, supply.period);
-        missing += &alpha * BigInt::from(supply.blackout);
-        rate += alpha;
-    }
+    let (rate, missing) = given(supplies)?;
     if at_most(loads(tasks), &rate) != Some(true) {
         return None;
     }
@@ -113,6 +129,45 @@ pub fn restricted(tasks: &[Sporadic], supplies: &[Supply]) -> Option<Vec<u64>> {
             return None;
         }
         x = x.max((&work + &own * BigInt::from(task.wcet)) / room);
+    }
+    bounds(tasks, &x)
+}
+
+/// Most by which jobs of each task miss their deadlines under EDZL, those without laxity ordered by deadline, on CPUs
+/// that are there always or in part; `None` if it has no bound here, as when the CPUs are over-utilized. A job may go
+/// first from `early` before its laxity ends on.
+///
+/// With A, B, E, L as for [`restricted`], and S the sum of C·(1 − u), and `early` or C if that is less, over all tasks
+/// but k, a job of task k is at most x + C late if x·(A − L − (m − 1)·u) ≥ E + B + S + (m − 1 − A)·C. On CPUs that are
+/// always there x·(m − L) ≥ E + S − C does, and with one, or one for each task, nobody is late. `docs/slack.md` has the
+/// proof.
+pub fn edzl(tasks: &[Sporadic], supplies: &[Supply], early: u64) -> Option<Vec<u64>> {
+    let m = supplies.len();
+    let whole = supplies.iter().all(|s| s.budget == s.period && s.blackout == 0);
+    let (rate, missing) = given(supplies)?;
+    if !simple(tasks) || at_most(loads(tasks), &rate) != Some(true) {
+        return None;
+    }
+    if whole && (m <= 1 || tasks.len() <= m) {
+        return Some(vec![0; tasks.len()]);
+    }
+    // Rounded up, so that denominators do not grow.
+    let ahead = |task: &Sporadic| {
+        let (c, t) = (u128::from(task.wcet), u128::from(task.period));
+        BigInt::from(c - c * c / t + u128::from(early.min(task.wcet)))
+    };
+    let all: BigInt = tasks.iter().map(ahead).sum();
+    let work = longest(tasks, m - 1) + missing;
+    let room = &rate - heaviest(tasks, m - 1);
+    let (beside, own) = if whole { (int(0), -int(1)) } else { (int(m - 1), int(m - 1) - &rate) };
+    let mut x = BigRational::zero();
+    for task in tasks {
+        let room = &room - &beside * task.utilization();
+        if !room.is_positive() {
+            return None;
+        }
+        let work = &work + BigRational::from_integer(&all - ahead(task));
+        x = x.max((work + &own * BigInt::from(task.wcet)) / room);
     }
     bounds(tasks, &x)
 }

@@ -3,8 +3,10 @@
 
 use proptest::prelude::*;
 
-use super::oracle::{early, misses, responses, sets, sets_around, sporadic, synchronous, tiny};
-use super::tardiness::{Supply, devi_anderson, restricted};
+use super::oracle::{
+    by_state, early, misses, responses, sets, sets_around, sporadic, synchronous, tiny,
+};
+use super::tardiness::{Supply, devi_anderson, edzl, restricted};
 use super::{bak::bak, bar::bar, bcl, ff_dbf::ff_dbf, gel, gfb::gfb, rta, union};
 use crate::one_cpu::{self, fixed::strict};
 use crate::sporadic::{Sporadic, Verdict};
@@ -108,11 +110,18 @@ fn bounds_on_tardiness_are_those_of_the_formulas() {
     // S = 1, 1.25, 3.375; 2s = 5.625 + 0.75·(s − 3) + 2.625: s = 4.8; each at most 3.3 late.
     assert_eq!(gel::g_fl(&tasks, 2), Some(vec![6, 8, 12]));
     let half = Supply { budget: 1, period: 2, blackout: 2 };
-    let whole = Supply { budget: 1, period: 1, blackout: 0 };
+    let whole = Supply::WHOLE;
     // x·(5/2 − 1/2) = 2 + 1 − 1.
     assert_eq!(restricted(&of(&[(1, 4); 4]), &[whole, half, whole]), Some(vec![2; 4]));
     // x·(1 − 1/8 − 1/8) = 1 + 2 + (1 − 1)·1.
     assert_eq!(restricted(&of(&[(1, 8); 2]), &[half, half]), Some(vec![5; 2]));
+    // x·(2 − 3/5) = 3 + (3 − 1) + (3 − 1) − 3, where 9/5 is rounded down; 4 and 2/5 with 1 more of each other.
+    assert_eq!(edzl(&of(&[(3, 5); 3]), &[whole; 2], 0), Some(vec![6; 3]));
+    assert_eq!(edzl(&of(&[(3, 5); 3]), &[whole; 2], 1), Some(vec![8; 3]));
+    assert_eq!(edzl(&of(&[(3, 5); 2]), &[whole; 2], 1), Some(vec![0; 2]));
+    // x·(5/3 − 1/4 − 1/4) = 1 + 3·2/3 + 3·1 + (1 − 5/3)·1: 32/7.
+    let most = Supply { budget: 2, period: 3, blackout: 3 };
+    assert_eq!(edzl(&of(&[(1, 4); 4]), &[whole, most], 0), Some(vec![6; 4]));
     // x·(2 − 1/2 − 1/4) = 2 + 2 + (2 − 2)·1: the third CPU brings supply, and one more that may be left idle.
     assert_eq!(restricted(&of(&[(1, 4); 4]), &[whole, half, half]), Some(vec![5; 4]));
 }
@@ -290,6 +299,44 @@ proptest! {
         let key = |i: usize, release: u64| (release + tasks[i].deadline) as i64;
         for jobs in [synchronous(&tasks, END), sporadic(&tasks, END, seed)] {
             let seen = gel::late(&tasks, &responses(&jobs, there, key, END));
+            for (late, bound) in seen.iter().zip(&bounds) {
+                prop_assert!(late <= bound, "{late} {bound}");
+            }
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(2000))]
+
+    #[test]
+    fn under_edzl_nobody_is_later_than_the_bound(
+        tasks in sets(), parts in prop::collection::vec((3u64..=9, 0u64..=2, 0u64..6), 1..=4), early in 0u64..=2,
+        seed: u64,
+    ) {
+        let mut tasks = implicit(&tasks);
+        let supplies: Vec<Supply> = parts
+            .iter()
+            .map(|(budget, out, _)| Supply { budget: *budget, period: budget + out, blackout: 2 * out })
+            .collect();
+        while edzl(&tasks, &supplies, early).is_none() && !tasks.is_empty() {
+            tasks.pop();
+        }
+        let bounds = edzl(&tasks, &supplies, early).unwrap();
+        let there = |now: u64| {
+            parts.iter().filter(|(budget, out, phase)| (now + phase) % (budget + out) < *budget).count()
+        };
+        // Without laxity first, by deadline; then those whose laxity ends soon; then all others.
+        let key = |i: usize, release: u64, left: u64, now: u64| {
+            let due = (release + tasks[i].deadline) as i64;
+            match due - (now + left) as i64 {
+                ..=0 => due,
+                laxity if laxity <= early as i64 => 1 << 20,
+                _ => (1 << 20) + due,
+            }
+        };
+        for jobs in [synchronous(&tasks, END), sporadic(&tasks, END, seed)] {
+            let seen = gel::late(&tasks, &by_state(&jobs, there, key, END));
             for (late, bound) in seen.iter().zip(&bounds) {
                 prop_assert!(late <= bound, "{late} {bound}");
             }
