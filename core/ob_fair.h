@@ -34,39 +34,13 @@ OB_INLINE void ob_fair_slept(ob_p ob, ob_task_p t)
 	t->used = 0;
 }
 
-/* `t` wakes where the others have virtual time `from`: what has it left of its part since it last
- * woke? */
-OB_INLINE void ob_fair_measure(ob_p ob, ob_task_p t, u64 from)
-{
-	s64 most = (s64)ob->slice, spared = (s64)(from - t->vtime) + t->put;
-
-	spared = spared > most ? most : spared < -most ? -most : spared;
-	t->spared = (t->spared + spared) / 2;
-}
-
-/* Where who has slept begins: so much before half a slice behind the others, less the more it uses
- * when awake, so that who uses little goes before those who woke when it did and use much. Of those
- * that threads wake only who leaves half of its part: a crowd whose members wake each other for all
- * that they can get has most done where each finds much to do, so they go after the others. */
+/* How far behind the others who has slept begins: less the more it uses when awake, so that who
+ * uses little goes before those who woke when it did and use much. */
 OB_INLINE u64 ob_fair_credit(ob_p ob, ob_task_p t)
 {
 	u64 most = t->told ? ob->slice / 2 : ob->slice;
 
-	if (t->told && t->spared < (s64)t->burst)
-		return 0;
-	return ob->slice / 2 + most - ob_min(t->burst, most);
-}
-
-/* `t` wakes where the others have virtual time `from`. */
-OB_INLINE void ob_fair_woke(ob_p ob, ob_task_p t, u64 from)
-{
-	u64 last = from + ob->slice / 2, credit;
-
-	ob_fair_measure(ob, t, from);
-	credit = ob_fair_credit(ob, t);
-	if (t->vtime + credit < last)
-		t->vtime = last - credit;
-	t->put = (s64)(t->vtime - from);
+	return most - ob_min(t->burst, most);
 }
 
 /* CPUs that one wake-up looks at, from the thread's last one on. */
@@ -282,8 +256,7 @@ OB_FN void ob_fair_enqueue(ob_p ob OB_ARG, ob_task_p t OB_ARG, u32 woke, u64 now
 	if (first)
 		t->node.key = ob_min(t->vtime, first->key + ob_fair_weighted(t, OB_FAIR_LEAD));
 	if (woke) {
-		t->vtime = t->node.key;
-		ob_fair_woke(ob, t, from);
+		t->vtime = ob_max(t->node.key, from - ob_min(ob_fair_credit(ob, t), from));
 		t->node.key = t->vtime;
 	}
 	t->node.mask = ob_fair_mask(ob, t);

@@ -55,8 +55,6 @@ struct ob_task {
 	u64 vtime;  /* best-effort service received, weighted */
 	u64 burst;  /* CPU time it uses from waking to sleeping, as best effort; a guess, ns */
 	u64 used;   /* CPU time used since it woke, as best effort, ns */
-	s64 spared; /* of its part between two wakes it leaves so much; a guess, virtual time */
-	s64 put;    /* how far behind the others it was put when it woke, virtual time */
 	u64 turn; /* service in its present turn among its siblings, without what it now gets, ns */
 	/* The shell's own: what it needs to find the thread again, the reservation the thread is to
 	 * join, and the thread's CPU time when it began to run. */

@@ -60,6 +60,15 @@ void BPF_STRUCT_OPS(onbeat_disable, struct task_struct *p)
 	}
 }
 
+/* CPU time of the current thread, `t` of the core's, of which its virtual time does not know yet.
+ */
+static __always_inline u64 used_by(ob_task_p t)
+{
+	u64 all = bpf_get_current_task_btf()->se.sum_exec_runtime;
+
+	return all > t->ran ? all - t->ran : 0;
+}
+
 s32 BPF_STRUCT_OPS_SLEEPABLE(onbeat_init_task, struct task_struct *p,
 			     struct scx_init_task_args *args)
 {
@@ -96,9 +105,11 @@ s32 BPF_STRUCT_OPS_SLEEPABLE(onbeat_init_task, struct task_struct *p,
 	t->cpus = cpus_of(p);
 	t->weight = weight_of(p);
 	t->vtime = shell->ob.vtime;
+	/* It goes on where its parent is: else a chain of forks would go before everybody. */
+	if (parent && !parent->server)
+		t->vtime =
+		    ob_max(t->vtime, parent->vtime + ob_fair_weighted(parent, used_by(parent)));
 	t->burst = shell->ob.slice;
-	t->spared = (s64)shell->ob.slice;
-	t->put = 0;
 	t->used = 0;
 	t->told = 0;
 	t->cpu = scx_bpf_task_cpu(p);

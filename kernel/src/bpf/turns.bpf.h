@@ -49,6 +49,14 @@ static __always_inline bool unreserved(void)
 	return !shell->ob.engaged && !tracing;
 }
 
+/* Whether who runs on `cpu`, of best effort, is known to sleep soon. */
+static __always_inline bool sleeps_soon(s32 cpu)
+{
+	ob_task_p t = shell->ob.cpu[cpu & 63].other;
+
+	return t && t->burst <= OB_WAKE_GRAIN;
+}
+
 /* Whether `p`, which wakes, may have `here` when its waker sleeps, which will be at once. */
 static __always_inline bool is_free(const struct task_struct *p, s32 here, u64 wake_flags)
 {
@@ -68,12 +76,13 @@ s32 BPF_STRUCT_OPS(onbeat_select_cpu, struct task_struct *p, s32 prev_cpu, u64 w
 		return prev_cpu;
 	if (t)
 		t->told = !bpf_in_interrupt();
-	/* A waker that holds a reservation may go on for longer than anybody can wait behind it. */
-	if (shell->ob.engaged)
-		wake_flags &= ~(u64)SCX_WAKE_SYNC;
-	/* The waker is about to sleep and nobody waits for a CPU: its place is free in a moment.
-	 * Who ran there last needs no search for an idle one either. */
 	here = bpf_get_smp_processor_id();
+	/* That the waker is about to sleep is a hint: it may hold a reservation, or go on for all
+	 * of its turn while another CPU is idle. */
+	if (shell->ob.engaged || !sleeps_soon(here))
+		wake_flags &= ~(u64)SCX_WAKE_SYNC;
+	/* If nobody waits for a CPU its place is free in a moment. Who ran there last needs no
+	 * search for an idle one either. */
 	if (prev_cpu == here && is_free(p, here, wake_flags)) {
 		scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, BE_SLICE, 0);
 		return here;
