@@ -3,6 +3,7 @@
 
 mod guest;
 
+use std::io::{Read, Write};
 use std::path::Path;
 use std::process::Child;
 use std::sync::OnceLock;
@@ -73,6 +74,12 @@ fn busy_tasks_have_parts_of_a_second_as_their_weights_within_two_per_cent() {
     }
 }
 
+#[test]
+fn who_serves_messages_has_its_part_beside_a_busy_task() {
+    let had = time("serves-had");
+    assert!(had >= 450, "{had} ms of a second");
+}
+
 // In the guest.
 
 fn answers() -> bool {
@@ -137,6 +144,7 @@ fn in_the_guest() {
     pinned();
     quick();
     weights();
+    serves();
     nice();
     fact("nice-words", end(scheduler));
 }
@@ -180,6 +188,32 @@ fn weights() {
         fact(&format!("weight-{i}"), (now - before) / 1000);
     }
     kill_all(&tasks);
+}
+
+/// One computes for 0.2 ms for each message of another on its CPU, which waits for the answer.
+fn serves() {
+    let task = Watched::start(BUSY, || pin(1));
+    let (mut from_asker, mut to_server) = std::io::pipe().unwrap();
+    let (mut from_server, mut to_asker) = std::io::pipe().unwrap();
+    // Its children are bound as it is.
+    pin(1);
+    let server = child(|| {
+        from_asker.read_exact(&mut [0]).unwrap();
+        let begin = Instant::now();
+        while begin.elapsed() < Duration::from_micros(200) {}
+        to_asker.write_all(&[0]).unwrap();
+    });
+    let asker = child(|| {
+        to_server.write_all(&[0]).unwrap();
+        from_server.read_exact(&mut [0]).unwrap();
+    });
+    pin(0);
+    seconds(1);
+    let before = cpu_time(server);
+    seconds(1);
+    fact("serves-had", (cpu_time(server) - before) / 1_000_000);
+    kill(&[server, asker]);
+    kill_all(&[task]);
 }
 
 /// In ns.
