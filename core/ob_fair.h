@@ -239,7 +239,7 @@ OB_FN void ob_fair_online(ob_p ob OB_ARG)
 		ob->kick |= ob->online & -ob->online;
 }
 
-/* What a thread may have had before others that wait, ns: two turns, each of which is a slice that
+/* What a thread may have had before others that wait, ns: some turns, each of which is a slice that
  * ends with the kernel's next tick. */
 #define OB_FAIR_LEAD 16000000ULL
 

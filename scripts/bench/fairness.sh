@@ -88,3 +88,7 @@ measure odd 0 0 0
 measure near 0 0 5 5
 measure far -10 -10 0 0 10 10
 measure bound -10@0 0@0 10@0 0@1 5@1 10@1
+if [ "$scheduler" != eevdf ] && [ "$(cat /sys/kernel/sched_ext/state)" != enabled ]; then
+    echo "$scheduler was thrown out" >&2
+    exit 1
+fi

@@ -50,3 +50,7 @@ for load in hogs build messages; do
         sleep 0.3
     done
 done
+if [ "$scheduler" != eevdf ] && [ "$(cat /sys/kernel/sched_ext/state)" != enabled ]; then
+    echo "$scheduler was thrown out" >&2
+    exit 1
+fi
