@@ -20,7 +20,7 @@ mkdir -p "$out"
 bin=target/release
 
 lab() {
-    "$bin/onbeat-lab" --program "$bin/scx_onbeat" "$@"
+    "$bin/onbeat-lab" --program "$bin/scx_onbeat" --file scripts/bench/scheduler.sh:/bin/scheduler "$@"
 }
 
 # The options that bring the program of scheduler $1 into the lab, if it is a published one.

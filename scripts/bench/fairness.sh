@@ -4,20 +4,8 @@
 # kernel's own), in each of five windows of a second. Prints a line "SET NICE PER_CENT MS" for each niceness of a set:
 # the greatest deviation, of the loop's part and in itself.
 set -eu
-scheduler=$1
-
-if [ "$scheduler" != eevdf ]; then
-    "scx_$scheduler" >/out/scheduler.log 2>&1 &
-    until [ "$(cat /sys/kernel/sched_ext/state)" = enabled ]; do
-        kill -0 $! 2>/dev/null || {
-            cat /out/scheduler.log
-            exit 1
-        }
-        sleep 0.1
-    done
-    # Until it has settled.
-    sleep 1
-fi
+. /bin/scheduler
+begin "$1"
 
 # Reads all times of a window's end at once, before everybody.
 cat >/tmp/watch <<'END'
@@ -88,7 +76,4 @@ measure odd 0 0 0
 measure near 0 0 5 5
 measure far -10 -10 0 0 10 10
 measure bound -10@0 0@0 10@0 0@1 5@1 10@1
-if [ "$scheduler" != eevdf ] && [ "$(cat /sys/kernel/sched_ext/state)" != enabled ]; then
-    echo "$scheduler was thrown out" >&2
-    exit 1
-fi
+check

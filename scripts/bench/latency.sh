@@ -4,20 +4,8 @@
 # $1 (eevdf: the kernel's own). Prints a line "LOAD NICE AVERAGE MAXIMUM" for each, in microseconds; 50 of them are
 # the kernel's timer slack.
 set -eu
-scheduler=$1
-
-if [ "$scheduler" != eevdf ]; then
-    "scx_$scheduler" >/out/scheduler.log 2>&1 &
-    until [ "$(cat /sys/kernel/sched_ext/state)" = enabled ]; do
-        kill -0 $! 2>/dev/null || {
-            cat /out/scheduler.log
-            exit 1
-        }
-        sleep 0.1
-    done
-    # Until it has settled.
-    sleep 1
-fi
+. /bin/scheduler
+begin "$1"
 
 # Two loops that never sleep for each CPU.
 cat >/tmp/hogs <<'END'
@@ -50,7 +38,4 @@ for load in hogs build messages; do
         sleep 0.3
     done
 done
-if [ "$scheduler" != eevdf ] && [ "$(cat /sys/kernel/sched_ext/state)" != enabled ]; then
-    echo "$scheduler was thrown out" >&2
-    exit 1
-fi
+check

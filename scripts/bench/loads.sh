@@ -3,22 +3,9 @@
 # In the guest: the usual scheduling loads under scheduler $1 (eevdf: the kernel's own), three times
 # each. Prints a line "LOAD SECONDS" for each; smaller is better.
 set -eu
-scheduler=$1
+. /bin/scheduler
+begin "$1"
 cpus=$(nproc)
-
-if [ "$scheduler" != eevdf ]; then
-    "scx_$scheduler" >/out/scheduler.log 2>&1 &
-    pid=$!
-    until [ "$(cat /sys/kernel/sched_ext/state)" = enabled ]; do
-        kill -0 $pid 2>/dev/null || {
-            cat /out/scheduler.log
-            exit 1
-        }
-        sleep 0.1
-    done
-    # Until it has settled.
-    sleep 1
-fi
 
 # A round trip is two messages over two pipes.
 pipe() {
@@ -46,10 +33,4 @@ for round in 1 2 3; do
         echo "$load $($load)"
     done
 done
-if [ "$scheduler" != eevdf ]; then
-    [ "$(cat /sys/kernel/sched_ext/state)" = enabled ] || {
-        echo "$scheduler was thrown out"
-        exit 1
-    }
-    kill -INT $pid
-fi
+check
