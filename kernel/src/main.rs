@@ -163,6 +163,9 @@ fn run(options: &Options) -> Result<ExitCode> {
     let mut object = MaybeUninit::uninit();
     let raised = Raised::now();
     let Options { verbose, costs, watchdog, .. } = *options;
+    // Before the kernel adds its servers to what SCHED_DEADLINE has admitted: with the values that a
+    // killed service has left they may not fit.
+    let protection = protection();
     let scheduler = Scheduler::start(&layout, Loading { verbose, costs, watchdog }, &mut object)?;
     drop(raised);
     log::say(format_args!(
@@ -200,7 +203,7 @@ fn run(options: &Options) -> Result<ExitCode> {
         failure: None,
         metrics,
         rate: Rate::new(Instant::now()),
-        protection: protection(),
+        protection,
         protected: None,
         looked: Instant::now(),
         counted: None,

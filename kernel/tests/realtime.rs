@@ -7,6 +7,7 @@ mod guest;
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
+use std::process::Child;
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
@@ -14,6 +15,7 @@ use guest::{Facts, burn, child, fact, finish, kill, part, pin, scheduler, signal
 use onbeat_client::{Params, Service};
 use onbeat_kernel::protection::{SERVERS, Server, servers};
 use onbeat_lab::Flavour;
+use onbeat_model::protocol::Request;
 use onbeat_model::units::MS;
 
 const PERIOD: Duration = Duration::from_millis(40);
@@ -51,6 +53,12 @@ fn the_servers_get_their_old_values_back_also_after_a_kill() {
     assert_eq!(facts()["killed-left"], "true");
     assert_eq!(facts()["next-restored"], "true");
     assert!(facts()["next-words"].contains("was killed"), "{}", facts()["next-words"]);
+}
+
+#[test]
+fn after_a_kill_with_full_cpus_the_next_service_serves() {
+    assert_eq!(facts()["next-serves"], "true", "{}", facts()["next-words"]);
+    assert_eq!(facts()["next-ended-well"], "true", "{}", facts()["next-words"]);
 }
 
 // In the guest.
@@ -143,19 +151,29 @@ fn in_the_guest() {
     let (status, words) = finish(first);
     assert!(status.success(), "{words}");
     fact("restored", all() == before);
-    // SIGKILL.
+    // SIGKILL, with nearly all that SCHED_DEADLINE grants on every CPU.
     let killed = scheduler(&[]);
-    let player = start(&mut part("player"));
+    let players: Vec<Child> = (0..CPUS).map(|_| start(&mut part("player"))).collect();
     let mut service = Service::connect().unwrap();
-    service.reserve(player.id(), "left", &Params::new(10 * MS, 40 * MS)).unwrap();
-    assert!(soon(|| all() != before));
+    for player in &players {
+        service.reserve(player.id(), "left", &Params::new(36 * MS, 40 * MS)).unwrap();
+    }
+    assert!(soon(|| all().iter().all(|(cpu, server)| *server != before[cpu])));
     signal(&killed, libc::SIGKILL);
     finish(killed);
     fact("killed-left", all() != before);
     let next = scheduler(&[]);
     fact("next-restored", soon(|| all() == before));
+    fact(
+        "next-serves",
+        soon(|| Service::connect().is_ok_and(|mut s| s.ask(&Request::Status).is_ok())),
+    );
     signal(&next, libc::SIGTERM);
-    fact("next-words", finish(next).1);
-    signal(&player, libc::SIGKILL);
-    finish(player);
+    let (status, words) = finish(next);
+    fact("next-ended-well", status.success());
+    fact("next-words", words);
+    for player in players {
+        signal(&player, libc::SIGKILL);
+        finish(player);
+    }
 }
