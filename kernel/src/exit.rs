@@ -4,7 +4,7 @@
 use std::fmt;
 
 /// Lines of the kernel's dump that are shown.
-const DUMP_LINES: usize = 40;
+const DUMP_LINES: usize = 400;
 
 // include/linux/sched/ext.h, enum scx_exit_kind.
 const UNREGISTERED_BY_KERNEL: i32 = 66;
@@ -88,12 +88,12 @@ mod tests {
 
     #[test]
     fn a_stall_is_explained_and_its_dump_shortened() {
-        let dump = (0..100).map(|i| format!("line {i}\n\n")).collect();
+        let dump = (0..460).map(|i| format!("line {i}\n\n")).collect();
         let message = "work[7] failed to run for 10.01s".into();
         let exit = Exit::new(1026, "runnable task stall".into(), message, dump).unwrap();
         let text = exit.to_string();
         assert!(text.contains("runnable task stall (work[7] failed to run for 10.01s)"), "{text}");
-        assert!(text.contains("line 39") && !text.contains("line 40\n"), "{text}");
+        assert!(text.contains("line 399") && !text.contains("line 400\n"), "{text}");
         assert!(text.contains("(60 more lines)") && text.contains("real-time threads"), "{text}");
     }
 }

@@ -180,9 +180,13 @@ void BPF_STRUCT_OPS(onbeat_dump_task, struct scx_dump_ctx *dump, struct task_str
 	scx_bpf_dump("core: cpu %u cpus %llx awake %d waiting %d running %d picked %d want %llx",
 		     t->cpu, t->cpus, t->awake, t->waiting, t->running, t->picked, t->want);
 	sv = t->server;
-	if (sv)
-		scx_bpf_dump("core: reservation %u cpus %llx e %lld s %llu throttled %llu", sv->id,
-			     sv->cpus, sv->e, sv->s, sv->throttled);
+	if (!sv)
+		return;
+	scx_bpf_dump("core: reservation %u cpus %llx e %lld s %llu throttled %llu", sv->id,
+		     sv->cpus, sv->e, sv->s, sv->throttled);
+	scx_bpf_dump("core: key %llx mask %llx waiting %u running %u served %llu outwaited %u",
+		     sv->node.key, sv->node.mask, sv->waiting, sv->running, sv->served,
+		     sv->outwaited);
 }
 
 #endif
