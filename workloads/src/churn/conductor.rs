@@ -77,6 +77,8 @@ struct Conductor {
     dying: Vec<Player>,
     free: Vec<usize>,
     scheduler: Scheduler,
+    /// Loaded last.
+    policy: String,
     kernel: KernelLog,
     begin: Instant,
     off: Vec<u32>,
@@ -97,6 +99,7 @@ impl Conductor {
             rng: Rng::with_seed(options.seed),
             free: (0..usize::from(options.tasks)).map(|i| i * CREW).rev().collect(),
             scheduler: Scheduler::new(options.log.clone()),
+            policy: String::new(),
             kernel: KernelLog::open()?,
             options,
             board,
@@ -300,6 +303,7 @@ impl Conductor {
         self.end_real_time();
         self.remember(&format!("load {policy}{}", if among { ", ordinary" } else { "" }));
         self.scheduler.load(&policy, events, among)?;
+        self.policy = policy;
         self.loads += 1;
         self.rested();
         Ok(())
@@ -432,13 +436,16 @@ impl Conductor {
 
     /// The story of a failure.
     fn tell(&mut self, error: &anyhow::Error) -> anyhow::Error {
+        // If the kernel has thrown the scheduler out, that has yet to say so.
+        std::thread::sleep(LOOK);
         let _ = self.kernel.is_clean(); // reads what is new
         let past = Vec::from(std::mem::take(&mut self.past)).join("\n  ");
         anyhow::anyhow!(
-            "{error:#}\nseed {}, after {}: {}\nlast acts:\n  {past}\nthe scheduler's log:\n{}\n\
+            "{error:#}\nseed {}, after {}, under {}: {}\nlast acts:\n  {past}\nthe scheduler's log:\n{}\n\
              the kernel's log:\n{}",
             self.options.seed,
             self.time(),
+            self.policy,
             self.sums(),
             self.scheduler.last_words(),
             self.kernel.last_lines()

@@ -14,6 +14,7 @@ use anyhow::{Result, bail, ensure};
 use super::PATIENCE;
 use super::board::{Board, CREW};
 use super::roles::{self, ROLES, SLEEPY};
+use crate::sys;
 
 /// Acts remembered of each.
 const PAST: usize = 12;
@@ -156,9 +157,12 @@ impl Player {
         (0..ROLES[self.role].1).map(|of| board.beats(self.slot + of)).collect()
     }
 
-    /// Kills it; it is dead when [`Player::is_dead`] says so.
+    /// Kills it; it is dead when [`Player::is_dead`] says so. To end it takes CPU time, which SCHED_IDLE may not have
+    /// for a minute beside many others, under any scheduler: that is not what is looked for.
     pub fn kill(&mut self) -> Result<()> {
         self.rested();
+        self.set_class(libc::SCHED_OTHER);
+        let _ = sys::set_nice(self.pid, 0);
         // SAFETY: our own child, not waited for.
         match unsafe { libc::kill(self.pid as i32, libc::SIGKILL) } {
             0 => Ok(()),
