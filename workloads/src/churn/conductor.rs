@@ -17,7 +17,7 @@ use super::kernel_log::KernelLog;
 use super::player::Player;
 use super::roles::ROLES;
 use super::scheduler::Scheduler;
-use super::{Options, cpus};
+use super::{Options, PATIENCE, cpus};
 use crate::sys::{self, Class};
 
 const MS: u64 = 1_000_000;
@@ -375,12 +375,25 @@ impl Conductor {
         for i in 0..self.players.len() {
             self.release(i)?;
         }
-        let status = Service::connect()?.ask(&Request::Status)?;
-        let Response::Status { reservations, .. } = status else { bail!("status: {status:?}") };
-        ensure!(reservations.is_empty(), "released, but there are {reservations:?}");
+        self.none_reserved()?;
         self.everybody_beats("without reservations")?;
         self.unload(true)?;
         self.everybody_beats("without the scheduler")
+    }
+
+    /// Waits until those that were killed have given back what they had: their children end by and by.
+    fn none_reserved(&mut self) -> Result<()> {
+        let begin = Instant::now();
+        loop {
+            let status = Service::connect()?.ask(&Request::Status)?;
+            let Response::Status { reservations, .. } = status else { bail!("status: {status:?}") };
+            if reservations.is_empty() {
+                return Ok(());
+            }
+            ensure!(begin.elapsed() < PATIENCE, "released, but there are {reservations:?}");
+            self.look()?;
+            std::thread::sleep(LOOK);
+        }
     }
 
     /// Waits until everybody has beaten once more.
