@@ -157,8 +157,8 @@ impl Player {
         (0..ROLES[self.role].1).map(|of| board.beats(self.slot + of)).collect()
     }
 
-    /// Kills it; it is dead when [`Player::is_dead`] says so. To end it takes CPU time, which SCHED_IDLE may not have
-    /// for a minute beside many others, under any scheduler: that is not what is looked for.
+    /// Kills it; it is dead when [`Player::is_dead`] says so. To end it takes CPU time, of which SCHED_IDLE has little
+    /// beside many others: how soon such a one ends is not what is looked for. (Its other threads keep their class.)
     pub fn kill(&mut self) -> Result<()> {
         self.rested();
         self.set_class(libc::SCHED_OTHER);
