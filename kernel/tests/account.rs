@@ -28,6 +28,8 @@ const WANTED: &str = "ONBEAT_TEST_WANTED";
 const THREADS: &str = "ONBEAT_TEST_THREADS";
 /// The kernel throws out a scheduler that keeps a thread waiting for 10 s, and looks every 5 s.
 const REST: Duration = Duration::from_secs(20);
+/// Bytes.
+const LARGE: usize = 400 << 20;
 
 fn facts() -> &'static Facts {
     static FACTS: OnceLock<Result<Facts, String>> = OnceLock::new();
@@ -73,6 +75,12 @@ fn a_huge_budget_beside_a_tiny_one_makes_nobody_late_and_takes_no_more_either() 
 fn threads_of_a_hard_reservation_that_rests_for_long_do_not_wake_the_watchdog() {
     assert_eq!(facts()["rest-granted"], "1");
     assert_eq!(facts()["rest-state"], "enabled", "after {} s", facts()["rest-lasted"]);
+}
+
+#[test]
+fn who_is_killed_ends_with_its_first_turn_although_its_budget_is_used_up_for_long() {
+    // Its first turn is due in 3 s at most (`OB_PATIENCE`), and in 3 s each of the others that it needs would be.
+    assert!(facts()["rest-end-ms"].parse::<u64>().unwrap() < 3500, "{}", facts()["rest-end-ms"]);
 }
 
 // In the guest.
@@ -200,21 +208,32 @@ fn huge() {
 
 fn rest() {
     let service = scheduler(&["--policy", "p-edf+cbs-hard"]);
+    let mut memory = Vec::new();
+    let large = child(|| {
+        // To give it back takes several turns.
+        memory.resize(LARGE, 1);
+        burn()
+    });
     let (user, theirs) = users(&[(50 * US, 8 * SECOND)], 3);
     fact("rest-granted", theirs.len());
+    // It has its memory by now.
+    std::thread::sleep(Duration::from_secs(1));
+    Service::connect()
+        .unwrap()
+        .reserve(large as u32, "large", &Params::new(50 * US, 8 * SECOND))
+        .unwrap();
     let begin = Instant::now();
     while begin.elapsed() < REST && state() == "enabled" {
         std::thread::sleep(Duration::from_millis(500));
     }
     fact("rest-lasted", begin.elapsed().as_secs());
     fact("rest-state", state());
-    // Threads end on their budget, too: not before the scheduler does.
+    let killed = Instant::now();
+    kill(&[large]);
+    fact("rest-end-ms", killed.elapsed().as_millis());
+    end(user, &pids(&theirs));
     if state() == "enabled" {
         signal(&service, libc::SIGTERM);
     }
     finish(service);
-    pids(&theirs).into_iter().chain([user.id() as i32]).for_each(|pid| {
-        // SAFETY: they run until they are killed.
-        assert_eq!(unsafe { libc::kill(pid, libc::SIGKILL) }, 0);
-    });
 }

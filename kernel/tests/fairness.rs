@@ -10,10 +10,8 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-use guest::{Facts, child, counters, fact, finish, kill, pin, scheduler, signal, state};
-use onbeat_client::Service;
+use guest::{Facts, answers, child, counters, fact, finish, kill, pin, scheduler, signal, state};
 use onbeat_lab::Flavour;
-use onbeat_model::protocol::Request;
 
 fn facts() -> &'static Facts {
     static FACTS: OnceLock<Result<Facts, String>> = OnceLock::new();
@@ -81,10 +79,6 @@ fn who_serves_messages_has_its_part_beside_a_busy_task() {
 }
 
 // In the guest.
-
-fn answers() -> bool {
-    Service::connect().is_ok_and(|mut s| s.ask(&Request::Status).is_ok())
-}
 
 /// Ends it; what it had to say, if it has not ended before.
 fn end(scheduler: Child) -> String {

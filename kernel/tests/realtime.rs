@@ -11,11 +11,12 @@ use std::process::Child;
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
-use guest::{Facts, burn, child, fact, finish, kill, part, pin, scheduler, signal, soon, start};
+use guest::{
+    Facts, answers, burn, child, fact, finish, kill, part, pin, scheduler, signal, soon, start,
+};
 use onbeat_client::{Params, Service};
 use onbeat_kernel::protection::{SERVERS, Server, servers};
 use onbeat_lab::Flavour;
-use onbeat_model::protocol::Request;
 use onbeat_model::units::MS;
 
 const PERIOD: Duration = Duration::from_millis(40);
@@ -164,10 +165,7 @@ fn in_the_guest() {
     fact("killed-left", all() != before);
     let next = scheduler(&[]);
     fact("next-restored", soon(|| all() == before));
-    fact(
-        "next-serves",
-        soon(|| Service::connect().is_ok_and(|mut s| s.ask(&Request::Status).is_ok())),
-    );
+    fact("next-serves", soon(answers));
     signal(&next, libc::SIGTERM);
     let (status, words) = finish(next);
     fact("next-ended-well", status.success());

@@ -5,6 +5,9 @@
 #ifndef TURNS_BPF_H
 #define TURNS_BPF_H
 
+/* Of the kernel's headers, which are not in its type information: the whole process ends. */
+#define SIGNAL_GROUP_EXIT 0x00000004
+
 /* Joins or leaves a reservation as asked by `request`; the thread is neither queued nor running. */
 static __always_inline void thread_join(ob_task_p t, u64 now)
 {
@@ -123,6 +126,7 @@ void BPF_STRUCT_OPS(onbeat_enqueue, struct task_struct *p, u64 enq_flags)
 {
 	ob_task_p t = task_of(p);
 	u64 now, cpus;
+	bool dying;
 
 	USE_ARENA();
 	/* Kernel threads of one CPU serve interrupts and the like: at once, but after each other.
@@ -147,11 +151,15 @@ void BPF_STRUCT_OPS(onbeat_enqueue, struct task_struct *p, u64 enq_flags)
 	}
 	now = bpf_ktime_get_ns();
 	cpus = cpus_of(p);
+	dying = p->signal->flags & SIGNAL_GROUP_EXIT;
 	LOCKED(fx)
 	{
 		/* An unlocked look may have told `dequeue` that it was in no queue. */
 		ob_unqueue(&shell->ob, t);
 		t->cpus = cpus;
+		/* Who has been killed only has to end: of a budget that is used up it would wait for turns. */
+		if (dying && (t->server || t->home))
+			t->want = OB_NEVER;
 		if (t->want)
 			thread_join(t, now);
 		ob_ready(&shell->ob, t, now);

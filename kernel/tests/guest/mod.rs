@@ -134,13 +134,16 @@ pub fn start(command: &mut Command) -> Child {
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
 }
 
+/// Whether the service answers, and so whether its scheduler is in force.
+pub fn answers() -> bool {
+    Service::connect().is_ok_and(|mut s| s.ask(&Request::Status).is_ok())
+}
+
 /// `scx_onbeat`, once it is in force. The kernel takes it out if it keeps a thread waiting for 10 s.
 pub fn scheduler(options: &[&str]) -> Child {
     let mut child =
         start(Command::new("/bin/scx_onbeat").args(options).args(["--watchdog", "10s"]));
     let mut ended = false;
-    // An answer says that the scheduler is in force.
-    let answers = || Service::connect().is_ok_and(|mut s| s.ask(&Request::Status).is_ok());
     let ready = soon(|| {
         ended = child.try_wait().unwrap().is_some();
         ended || answers()
