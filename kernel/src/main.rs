@@ -215,10 +215,10 @@ fn run(options: &Options) -> Result<ExitCode> {
 fn protection() -> Option<Protection> {
     match Protection::begin() {
         Ok((protection, left)) => {
-            if left {
-                log::say(
-                    "an earlier scx_onbeat was killed: the kernel's servers for sched_ext have their old values again",
-                );
+            if let Some(left) = left {
+                log::say(format_args!(
+                    "an earlier scx_onbeat was killed: the kernel's servers for sched_ext have {left}"
+                ));
             }
             Some(protection)
         }

@@ -21,6 +21,8 @@ const WHOLE: u64 = 1_000_000_000;
 const MOST: u64 = WHOLE / 100 * 95;
 /// Periods that servers get: a shorter one costs more timers, a longer one more budget.
 const PERIODS: (u64, u64) = (500 * US, 100 * MS);
+/// What a kernel comes with.
+const USUAL: Server = Server { runtime: 50 * MS, period: 1000 * MS };
 /// Periods of the server within the shortest time in which a reservation must be served.
 const PARTS: u64 = 8;
 
@@ -92,25 +94,29 @@ pub struct Protection {
 }
 
 impl Protection {
-    /// Reads what is there; puts right what a service that was killed has left, and then says so (true).
+    /// Reads what is there; puts right what a service that was killed has left, and then says what the servers have.
     ///
     /// # Errors
     /// There are no such servers, or they cannot be read or written.
-    pub fn begin() -> Result<(Self, bool)> {
+    pub fn begin() -> Result<(Self, Option<String>)> {
         Self::at(Path::new(SERVERS), Path::new(FOUND))
     }
 
-    fn at(folder: &Path, noted: &Path) -> Result<(Self, bool)> {
+    fn at(folder: &Path, noted: &Path) -> Result<(Self, Option<String>)> {
         let set = servers(folder).with_context(|| format!("cannot read {}", folder.display()))?;
         let (folder, noted) = (folder.to_path_buf(), noted.to_path_buf());
         let mut all = Self { folder, noted, found: set.clone(), set };
-        let left = fs::read_to_string(&all.noted).map(|text| parse(&text)).unwrap_or_default();
-        if left.is_empty() {
-            return Ok((all, false));
-        }
-        all.found.extend(left);
+        let Ok(text) = fs::read_to_string(&all.noted) else { return Ok((all, None)) };
+        let old = parse(&text, &all.set).and_then(|old| {
+            all.found.extend(old);
+            all.restore()
+        });
+        let Err(e) = old else { return Ok((all, Some("their old values again".into()))) };
+        all.found = all.set.keys().map(|cpu| (*cpu, USUAL)).collect();
         all.restore()?;
-        Ok((all, true))
+        let noted = all.noted.display();
+        let words = format!("50ms in 1s, as kernels come, for {noted} is damaged ({e:#})");
+        Ok((all, Some(words)))
     }
 
     /// Gives each CPU what it needs, and those without need what they had. `most`: billionths of each that
@@ -188,7 +194,10 @@ impl Protection {
         if let Some(folder) = self.noted.parent() {
             fs::create_dir_all(folder)?;
         }
-        fs::write(&self.noted, lines)
+        // Whole or not at all, whenever the service is killed.
+        let new = self.noted.with_extension("new");
+        fs::write(&new, lines)
+            .and_then(|()| fs::rename(&new, &self.noted))
             .with_context(|| format!("cannot write {}", self.noted.display()))
     }
 
@@ -214,14 +223,17 @@ impl Protection {
     }
 }
 
-fn parse(text: &str) -> BTreeMap<u32, Server> {
-    let line = |line: &str| {
-        let mut words = line.split_whitespace();
-        let mut number = || words.next()?.parse::<u64>().ok();
-        let (cpu, runtime, period) = (number()?, number()?, number()?);
-        Some((u32::try_from(cpu).ok()?, Server { runtime, period }))
+/// What was noted, a line for a CPU: its number, runtime and period in ns.
+fn parse(text: &str, there: &BTreeMap<u32, Server>) -> Result<BTreeMap<u32, Server>> {
+    let server = |line: &str| {
+        let numbers: Result<Vec<u64>, _> = line.split_whitespace().map(str::parse).collect();
+        let Ok(&[cpu, runtime, period]) = numbers.as_deref() else { return None };
+        let cpu = u32::try_from(cpu).ok().filter(|cpu| there.contains_key(cpu))?;
+        (period > 0 && runtime <= period).then_some((cpu, Server { runtime, period }))
     };
-    text.lines().filter_map(line).collect()
+    text.lines()
+        .map(|line| server(line).with_context(|| format!("not a server: {line:?}")))
+        .collect()
 }
 
 /// What the kernel lets SCHED_DEADLINE have of each CPU, in billionths, less what its threads hold of `cpus` CPUs
@@ -244,8 +256,6 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    const USUAL: Server = Server { runtime: 50 * MS, period: 1000 * MS };
-
     fn machine(cpus: u32) -> tempfile::TempDir {
         let folder = tempfile::tempdir().unwrap();
         for cpu in 0..cpus {
@@ -257,7 +267,7 @@ mod tests {
         folder
     }
 
-    fn begin(folder: &Path) -> (Protection, bool) {
+    fn begin(folder: &Path) -> (Protection, Option<String>) {
         Protection::at(&folder.join("servers"), &folder.join("noted")).unwrap()
     }
 
@@ -265,7 +275,7 @@ mod tests {
     fn servers_get_what_is_admitted_and_their_old_values_at_the_end() {
         let folder = machine(2);
         let (mut all, left) = begin(folder.path());
-        assert!(!left);
+        assert_eq!(left, None);
         let need = Need { cpu: 1, share: WHOLE * 3 / 10, within: 40 * MS };
         assert_eq!(all.set(&[need], WHOLE).unwrap(), [0; 0]);
         let now = servers(&folder.path().join("servers")).unwrap();
@@ -290,9 +300,39 @@ mod tests {
         drop(killed);
         assert_ne!(servers(&folder.path().join("servers")).unwrap()[&0], USUAL);
         let (_, left) = begin(folder.path());
-        assert!(left);
+        assert_eq!(left.unwrap(), "their old values again");
         assert_eq!(servers(&folder.path().join("servers")).unwrap()[&0], USUAL);
-        assert!(!begin(folder.path()).1);
+        assert_eq!(begin(folder.path()).1, None);
+    }
+
+    #[test]
+    fn where_the_note_of_old_values_is_damaged_servers_get_those_that_kernels_come_with() {
+        let whole = "0 50000000 1000000000\n";
+        let damaged = [
+            "0 5 0\n",
+            "0 9 8\n",
+            "0 5 -8\n",
+            "7 5 8\n",
+            "0 5\n",
+            "0 5 8 9\n",
+            "\u{0}",
+            "0 5 99999999999999999999\n",
+        ];
+        for text in damaged {
+            let folder = machine(1);
+            let server = folder.path().join("servers/cpu0");
+            fs::write(server.join("runtime"), "7000000\n").unwrap();
+            for text in [text.into(), format!("{whole}{text}")] {
+                fs::write(folder.path().join("noted"), &text).unwrap();
+                let words = begin(folder.path()).1.unwrap();
+                assert!(
+                    words.contains("damaged") && words.contains("not a server"),
+                    "{text:?}: {words}"
+                );
+                assert_eq!(servers(&folder.path().join("servers")).unwrap()[&0], USUAL, "{text:?}");
+                assert!(!folder.path().join("noted").exists(), "{text:?}");
+            }
+        }
     }
 
     proptest! {
