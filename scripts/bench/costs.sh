@@ -3,20 +3,17 @@
 # In the guest: what the scheduler's entry points cost with $1 greedy processes; with `reserved` as
 # $2 each exhausts a small hard reservation again and again. Prints one line of JSON.
 set -eu
+. /bin/scheduler
 count=$1
 options=
 if [ "$2" = reserved ]; then
     # 60 % of the CPU, whatever the number: 200 us each.
     options="--budget 200us --period $((count * 333))us"
 fi
-scx_onbeat --policy g-edf+cbs-hard --no-isolation --costs >/tmp/costs 2>/tmp/log &
-pid=$!
-until [ "$(cat /sys/kernel/sched_ext/state)" = enabled ] && [ -S /run/onbeat/control.sock ]; do
-    kill -0 $pid 2>/dev/null || { cat /tmp/log; exit 1; }
-    sleep 0.1
-done
+begin onbeat --policy g-edf+cbs-hard --no-isolation --costs
 # shellcheck disable=SC2086 # options are several words
 onbeat-crowd "$count" --duration 2s $options
-kill -INT $pid
-wait $pid || { cat /tmp/log; exit 1; }
-cat /tmp/costs
+check
+kill -INT "$pid"
+wait "$pid" || { cat /out/scheduler.log; exit 1; }
+cat /out/scheduler

@@ -1,13 +1,15 @@
 # SPDX-License-Identifier: GPL-2.0-only
-# In the guest, for the scripts beside this one: `begin NAME` loads scheduler NAME (eevdf: the kernel's own), `check`
-# fails if the kernel has thrown it out meanwhile.
+# In the guest, for the scripts beside this one: `begin NAME [OPTION …]` loads scheduler NAME (eevdf: the kernel's
+# own), as process $pid; what it prints goes to /out/scheduler. `check` fails if the kernel has thrown it out meanwhile.
 
 begin() {
     scheduler=$1
+    shift
     [ "$scheduler" != eevdf ] || return 0
-    "scx_$scheduler" >/out/scheduler.log 2>&1 &
+    "scx_$scheduler" "$@" >/out/scheduler 2>/out/scheduler.log &
+    pid=$!
     until [ "$(cat /sys/kernel/sched_ext/state)" = enabled ]; do
-        kill -0 $! 2>/dev/null || {
+        kill -0 "$pid" 2>/dev/null || {
             cat /out/scheduler.log
             exit 1
         }

@@ -14,7 +14,7 @@ use anyhow::{Result, bail, ensure};
 use super::PATIENCE;
 use super::board::{Board, CREW};
 use super::roles::{self, ROLES, SLEEPY};
-use crate::sys;
+use crate::sys::{self, Class};
 
 /// Acts remembered of each.
 const PAST: usize = 12;
@@ -158,11 +158,16 @@ impl Player {
     }
 
     /// Kills it; it is dead when [`Player::is_dead`] says so. To end it takes CPU time, of which SCHED_IDLE has little
-    /// beside many others: how soon such a one ends is not what is looked for. (Its other threads keep their class.)
+    /// beside many others: how soon such a one ends is not what is looked for.
     pub fn kill(&mut self) -> Result<()> {
         self.rested();
-        self.set_class(libc::SCHED_OTHER);
-        let _ = sys::set_nice(self.pid, 0);
+        self.real_time_until = None;
+        for thread in fs::read_dir(format!("/proc/{}/task", self.pid))? {
+            // One that ends meanwhile needs no class any more.
+            if let Some(tid) = thread?.file_name().to_str().and_then(|name| name.parse().ok()) {
+                let _ = sys::set_class(tid, Class::Ordinary { nice: 0 });
+            }
+        }
         // SAFETY: our own child, not waited for.
         match unsafe { libc::kill(self.pid as i32, libc::SIGKILL) } {
             0 => Ok(()),
