@@ -6,7 +6,7 @@ use onbeat_core::ffi;
 use onbeat_model::event::EventKind;
 use onbeat_model::policy::{Order, Server};
 use onbeat_model::units::Fraction;
-use onbeat_sim::{Load, Split};
+use onbeat_sim::{Detail, Load, Split};
 
 use crate::sets::{Set, Task};
 use crate::{MS, US, events, named, sets, worst};
@@ -31,7 +31,7 @@ fn threads_of_one_reservation_do_not_preempt_each_other_all_the_time() {
     let short = jobs(500 * US, 4 * MS, &[], &[100 * US]);
     let threads = vec![Load::Endless, short, Load::Endless, Load::Endless];
     let set = set(3, 0, vec![task(3 * MS, 34 * MS, false, threads)]);
-    let (events, end) = events(&set, named("g-edzl+cbs-predict"));
+    let (events, end) = events(&set, named("g-edzl+cbs-predict"), Detail::Jobs);
     let usage = events.iter().filter(|e| e.kind() == Some(EventKind::Usage));
     let preemptions: u64 = usage.map(|e| e.b >> 32).sum();
     assert!(preemptions < 1000, "{preemptions} in {} ms", end / MS);

@@ -7,6 +7,7 @@
 //! ahead of best effort, to any rate.
 
 mod cases;
+mod golden;
 mod sets;
 
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -41,15 +42,16 @@ fn threads(set: &Set) -> Vec<(usize, &Load)> {
 }
 
 /// What happens when a set is played under `policy`, and when that ends, ns.
-fn events(set: &Set, policy: &CorePolicy) -> (Vec<Event>, u64) {
+fn events(set: &Set, policy: &CorePolicy, detail: Detail) -> (Vec<Event>, u64) {
     let threads = threads(set);
     let room = threads.len() + set.best_effort;
-    let queues = policy.order.domains(set.cpus, 1);
+    let queues = policy.order.domains(set.cpus, if set.cpus.is_multiple_of(2) { 2 } else { 1 });
     let mut core = Core::new(set.cpus, queues, SHARE as u32, SHARE_QUANTUM, room, 1 << 12);
     let all = u64::MAX >> (64 - set.cpus);
     let order = match policy.order {
         Order::GlobalEdzl => ffi::OB_ORDER_EDZL,
         Order::RateMonotonic => ffi::OB_ORDER_RM,
+        Order::GlobalFifo => ffi::OB_ORDER_FIFO,
         _ => ffi::OB_ORDER_EDF,
     };
     // The first thread of a task carries its reservation, the others join it.
@@ -83,7 +85,7 @@ fn events(set: &Set, policy: &CorePolicy) -> (Vec<Event>, u64) {
         core.init_task(threads.len() + i, all, onbeat_sim::NICE_0);
         loads.push(Load::Endless);
     }
-    let mut engine = Engine::new(core, set.cpus, loads, Overheads::default(), Detail::Jobs);
+    let mut engine = Engine::new(core, set.cpus, loads, Overheads::default(), detail);
     let end = engine.run(0, set.until);
     (engine.finish(), end)
 }
@@ -91,7 +93,7 @@ fn events(set: &Set, policy: &CorePolicy) -> (Vec<Event>, u64) {
 /// The greatest tardiness of a job of an honest task under `policy`, ns.
 fn worst(set: &Set, policy: &CorePolicy) -> u64 {
     let threads = threads(set);
-    let (events, end) = events(set, policy);
+    let (events, end) = events(set, policy, Detail::Jobs);
     let mut next = vec![0; threads.len()];
     let mut worst = 0;
     for event in events.iter().filter(|e| e.kind() == Some(EventKind::Complete)) {
