@@ -14,25 +14,36 @@ fn main() {
         }
     }
     // The simulator's inner loop: optimised in every profile.
-    cc::Build::new()
+    let mut native = cc::Build::new();
+    native
         .file("ob_native.c")
         .opt_level(3)
         .flag("-fno-semantic-interposition")
-        .flag("-Wno-unused-parameter")
-        .compile("onbeat_core");
+        .flag("-Wno-unused-parameter");
+    native.clone().compile("onbeat_core");
+    native.define("OB_COUNT_STEPS", None).compile("onbeat_core_counted");
     // For `kernel`, whose BPF build includes these headers (DEP_ONBEAT_CORE_INCLUDE).
     println!("cargo:include={}", here.display());
-    bindgen::Builder::default()
-        .header("ob_native.c")
+    let bindings = || {
+        bindgen::Builder::default().header("ob_native.c").layout_tests(false).wrap_unsafe_ops(true)
+    };
+    let write = |bindings: bindgen::Builder, file| {
+        bindings
+            .generate()
+            .expect("bindings of the core (libclang is needed: `make setup`)")
+            .write_to_file(out.join(file))
+            .expect("OUT_DIR is writable");
+    };
+    let core = bindings()
         .allowlist_function("onbeat_.*")
         .allowlist_type("ob.*|ob_.*")
         .allowlist_var("OB_.*")
-        .layout_tests(false)
         .derive_default(true)
-        .wrap_unsafe_ops(true)
-        .prepend_enum_name(false)
-        .generate()
-        .expect("bindings of the core (libclang is needed: `make setup`)")
-        .write_to_file(out.join("core.rs"))
-        .expect("OUT_DIR is writable");
+        .prepend_enum_name(false);
+    write(core, "core.rs");
+    let counted = bindings()
+        .clang_arg("-DOB_COUNT_STEPS")
+        .allowlist_function("onbeat_counted_.*")
+        .allowlist_recursively(false);
+    write(counted, "counted.rs");
 }

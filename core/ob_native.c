@@ -1,89 +1,95 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* The core for native callers: external names for what the headers define. */
+/* The core for native callers: external names for what the headers define. Compiled once more with
+ * OB_COUNT_STEPS, under names of their own, for the test that counts steps. */
+#ifdef OB_COUNT_STEPS
+#define ENTRY(name) onbeat_counted_##name
+#else
+#define ENTRY(name) onbeat_##name
+#endif
 #include "ob_dispatch.h"
 #include "ob_setup.h"
 
 #define EXPORT __attribute__((visibility("default")))
 
-EXPORT int onbeat_init(ob_p ob, u32 cpus, u32 domains, u32 permille, u64 quantum)
+EXPORT int ENTRY(init)(ob_p ob, u32 cpus, u32 domains, u32 permille, u64 quantum)
 {
 	return ob_init(ob, cpus, domains, permille, quantum);
 }
-EXPORT void onbeat_server_init(ob_p ob, ob_server_p sv, u32 id, u32 domain, u64 cpus)
+EXPORT void ENTRY(server_init)(ob_p ob, ob_server_p sv, u32 id, u32 domain, u64 cpus)
 {
 	ob_server_init(ob, sv, id, domain, cpus);
 }
-EXPORT void onbeat_admit(ob_p ob, ob_server_p sv)
+EXPORT void ENTRY(admit)(ob_p ob, ob_server_p sv)
 {
 	ob_server_admit(ob, sv);
 }
-EXPORT void onbeat_account(ob_p ob, ob_server_p sv, u32 id, u64 rate, u64 now)
+EXPORT void ENTRY(account)(ob_p ob, ob_server_p sv, u32 id, u64 rate, u64 now)
 {
 	ob_account_join(ob, sv, id, rate, now);
 }
-EXPORT void onbeat_task_init(ob_task_p t, u32 tid, u64 cpus, u64 weight)
+EXPORT void ENTRY(task_init)(ob_task_p t, u32 tid, u64 cpus, u64 weight)
 {
 	ob_task_init(t, tid, cpus, weight);
 }
-EXPORT void onbeat_ready(ob_p ob, ob_task_p t, u64 now)
+EXPORT void ENTRY(ready)(ob_p ob, ob_task_p t, u64 now)
 {
 	ob_ready(ob, t, now);
 }
-EXPORT void onbeat_unqueue(ob_p ob, ob_task_p t)
+EXPORT void ENTRY(unqueue)(ob_p ob, ob_task_p t)
 {
 	ob_unqueue(ob, t);
 }
-EXPORT void onbeat_sleep(ob_p ob, ob_task_p t, u64 now)
+EXPORT void ENTRY(sleep)(ob_p ob, ob_task_p t, u64 now)
 {
 	ob_sleep(ob, t, now);
 }
-EXPORT void onbeat_mark(ob_p ob, ob_task_p t, u64 now)
+EXPORT void ENTRY(mark)(ob_p ob, ob_task_p t, u64 now)
 {
 	ob_mark(ob, t, now);
 }
-EXPORT ob_task_p onbeat_pick(ob_p ob, u32 cpu, ob_task_p prev, u64 now)
+EXPORT ob_task_p ENTRY(pick)(ob_p ob, u32 cpu, ob_task_p prev, u64 now)
 {
 	return (ob_task_p)ob_pick(ob, cpu, prev, now);
 }
-EXPORT void onbeat_run(ob_p ob, u32 cpu, ob_task_p t, u64 now)
+EXPORT void ENTRY(run)(ob_p ob, u32 cpu, ob_task_p t, u64 now)
 {
 	ob_run(ob, cpu, t, now);
 }
-EXPORT void onbeat_stop(ob_p ob, u32 cpu, u64 reason, u64 now)
+EXPORT void ENTRY(stop)(ob_p ob, u32 cpu, u64 reason, u64 now)
 {
 	ob_stop(ob, cpu, reason, now);
 }
-EXPORT void onbeat_tick(ob_p ob, u32 cpu, u64 now)
+EXPORT void ENTRY(tick)(ob_p ob, u32 cpu, u64 now)
 {
 	ob_tick(ob, cpu, now);
 }
-EXPORT void onbeat_alarm(ob_p ob, u64 now)
+EXPORT void ENTRY(alarm)(ob_p ob, u64 now)
 {
 	ob_alarm(ob, now);
 }
-EXPORT void onbeat_online(ob_p ob, u32 cpu, u32 on, u64 now)
+EXPORT void ENTRY(online)(ob_p ob, u32 cpu, u32 on, u64 now)
 {
 	ob_online(ob, cpu, on, now);
 }
-EXPORT void onbeat_strand(ob_p ob, ob_server_p sv, u64 now)
+EXPORT void ENTRY(strand)(ob_p ob, ob_server_p sv, u64 now)
 {
 	ob_server_strand(ob, sv, now);
 }
-EXPORT u32 onbeat_strands(ob_p ob)
+EXPORT u32 ENTRY(strands)(ob_p ob)
 {
 	return !!ob_fair_strands(ob);
 }
-EXPORT void onbeat_attach(ob_p ob, ob_task_p t, ob_server_p sv, u64 now)
+EXPORT void ENTRY(attach)(ob_p ob, ob_task_p t, ob_server_p sv, u64 now)
 {
 	ob_attach(ob, t, sv, now);
 }
-EXPORT void onbeat_charge(ob_task_p t, u64 ran)
+EXPORT void ENTRY(charge)(ob_task_p t, u64 ran)
 {
 	ob_fair_charge(t, ran);
 }
 
 /* The registry, for the tools: name of policy `kind`, or null past the last. */
-EXPORT const char *onbeat_policy_name(u32 kind)
+EXPORT const char *ENTRY(policy_name)(u32 kind)
 {
 	switch (kind) {
 #define X(NAME, prefix, name, enforced, isolates, lends, about) \
@@ -94,3 +100,22 @@ EXPORT const char *onbeat_policy_name(u32 kind)
 	}
 	return 0;
 }
+
+/* How policy `kind` lends (enum ob_lending). */
+EXPORT u32 ENTRY(policy_lends)(u32 kind)
+{
+	struct ob_server sv = {.kind = kind};
+
+	return ob_policy_lends(&sv);
+}
+
+#ifdef OB_COUNT_STEPS
+/* Steps since this was called last. */
+EXPORT u64 onbeat_counted_steps(void)
+{
+	u64 steps = ob_steps;
+
+	ob_steps = 0;
+	return steps;
+}
+#endif

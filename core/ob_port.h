@@ -28,7 +28,13 @@ typedef unsigned int u32;
 typedef unsigned long long u64;
 typedef long long s64;
 #define OB_ARENA
+#ifdef OB_COUNT_STEPS
+/* Turns of loops so far: what an operation costs, whatever the machine. */
+static u64 ob_steps;
+#define OB_LOOP (++ob_steps)
+#else
 #define OB_LOOP 1
+#endif
 #define OB_FN static __attribute__((unused))
 #define OB_ARG
 #define OB_INLINE static inline __attribute__((always_inline, unused))

@@ -17,6 +17,15 @@ pub mod ffi {
     include!(concat!(env!("OUT_DIR"), "/core.rs"));
 }
 
+/// The same functions once more, which count the turns of their loops. For the test of what operations cost; the count
+/// is one for all threads.
+#[allow(missing_docs, clippy::all)]
+pub mod counted {
+    use crate::ffi::*;
+
+    include!(concat!(env!("OUT_DIR"), "/counted.rs"));
+}
+
 /// Names of the server policies in the order of the core's registry; "" is no server.
 pub fn server_policies() -> Vec<&'static str> {
     (0..)

@@ -157,7 +157,8 @@ void BPF_STRUCT_OPS(onbeat_enqueue, struct task_struct *p, u64 enq_flags)
 		/* An unlocked look may have told `dequeue` that it was in no queue. */
 		ob_unqueue(&shell->ob, t);
 		t->cpus = cpus;
-		/* Who has been killed only has to end: of a budget that is used up it would wait for turns. */
+		/* Who has been killed only has to end: of a budget that is used up it would wait
+		 * for turns. */
 		if (dying && (t->server || t->home))
 			t->want = OB_NEVER;
 		if (t->want)
