@@ -412,7 +412,7 @@ OB_INLINE ob_node_p ob_tree_due(ob_tree_p t, u64 now, u64 *next)
 /* Whether a lending server's laxity is about to end, and has not. */
 OB_INLINE int ob_soon(ob_server_p sv, u64 now)
 {
-	return sv->counted && !sv->soon && sv->order == OB_ORDER_EDZL && sv->e > 0 &&
+	return sv->counted && !sv->soon && ob_order_laxity(sv) && sv->e > 0 &&
 	       now + (u64)sv->e < sv->s && now + (u64)sv->e + OB_MARGIN >= sv->s;
 }
 

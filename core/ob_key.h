@@ -12,6 +12,7 @@
 #define OB_KEY_H
 
 #include "ob_fair.h"
+#include "orders/registry.h"
 
 /* Spent servers of a tight domain come behind all others, by deadline. */
 #define OB_KEY_SPENT (1ULL << 62)
@@ -35,8 +36,7 @@ OB_INLINE u32 ob_policy_lends(ob_server_p sv);
  * ones change domains; slack is reckoned for deadlines. */
 OB_INLINE int ob_pledges(ob_server_p sv)
 {
-	return ob_policy_lends(sv) && !sv->legs &&
-	       (sv->order == OB_ORDER_EDF || sv->order == OB_ORDER_EDZL);
+	return ob_policy_lends(sv) && !sv->legs && ob_order_deadlines(sv);
 }
 
 /* The server whose `pledge` is at n: the third of the nodes at its beginning. */
@@ -161,12 +161,6 @@ OB_INLINE u64 ob_key_plain(u64 at)
 /* The key that orders `sv` in its domain. */
 OB_FN u64 ob_server_key(ob_server_p sv OB_ARG, u64 now)
 {
-	u64 key = sv->s;
-
-	if (sv->order == OB_ORDER_RM)
-		key = sv->period;
-	if (sv->order == OB_ORDER_FIFO)
-		key = sv->release;
 	if (sv->urgent)
 		return ob_min(ob_max(sv->s, OB_KEY_URGENT), OB_KEY_SOON - 1);
 	if (sv->demoted)
@@ -175,7 +169,7 @@ OB_FN u64 ob_server_key(ob_server_p sv OB_ARG, u64 now)
 		return OB_KEY_SOON;
 	if (sv->counted && !sv->domain->tight)
 		return ob_key_plain(ob_key_lent(sv, now));
-	return ob_key_plain(key) | (sv->spent ? OB_KEY_SPENT : 0);
+	return ob_key_plain(ob_order_key(sv)) | (sv->spent ? OB_KEY_SPENT : 0);
 }
 
 /* Keys of what runs on `d`'s CPUs and grows with the time it has run. */

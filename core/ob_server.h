@@ -125,7 +125,7 @@ OB_FN void ob_laxity_sync(ob_p ob OB_ARG, ob_server_p sv OB_ARG)
 	u64 need = (u64)sv->e + (sv->counted && !sv->soon ? OB_MARGIN : 0), end;
 
 	/* Windows that change at their ends turn up elsewhere. */
-	if (sv->order != OB_ORDER_EDZL || ob_server_windowed(sv))
+	if (!ob_order_laxity(sv) || ob_server_windowed(sv))
 		return;
 	if (!sv->active || sv->throttled || !sv->waiting || sv->urgent || sv->e <= 0 ||
 	    ob_server_sees_to(ob, sv)) {

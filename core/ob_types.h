@@ -32,14 +32,6 @@
 #define OB_KEY_BE (~0ULL - 1)
 #define OB_KEY_IDLE (~0ULL)
 
-/* How servers are ordered. */
-enum ob_order {
-	OB_ORDER_EDF = 0,  /* earliest server deadline first */
-	OB_ORDER_RM = 1,   /* shortest period first */
-	OB_ORDER_EDZL = 2, /* EDF, but zero laxity goes first (ob_laxity_sync) */
-	OB_ORDER_FIFO = 3, /* first released, first served */
-};
-
 struct ob_server;
 struct ob_domain;
 struct ob_account;
@@ -107,7 +99,7 @@ struct ob_server {
 	u64 served;    /* until when it has run, or else when it woke or had a turn */
 	u32 id;
 	u32 kind;    /* enum ob_kind, the server's rules (policies/registry.h) */
-	u32 order;   /* enum ob_order */
+	u32 order;   /* enum ob_order (orders/registry.h) */
 	u32 threads; /* that belong to it, awake or not */
 	u32 awake;   /* threads between waking and sleeping */
 	u32 running;

@@ -1,22 +1,33 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Reads the registry of server policies in the core, so that a policy is registered once.
+//! Reads the core's registries of orders and of server policies, so that each is registered once.
 
 use std::{env, fs, path::PathBuf};
 
-const REGISTRY: &str = "../core/policies/registry.h";
+const ORDERS: &str = "../core/orders/registry.h";
+const SERVERS: &str = "../core/policies/registry.h";
 
 fn main() {
-    println!("cargo:rerun-if-changed={REGISTRY}");
     println!("cargo:rerun-if-changed=build.rs");
-    let text = fs::read_to_string(REGISTRY).expect("the core's registry of policies");
-    let (_, table) = text.split_once("#define OB_POLICIES(X)").expect("its table, OB_POLICIES");
-    // The macro goes on as long as lines end in a backslash.
-    let mut servers = String::from("servers! {\n");
+    let keys: String = entries(ORDERS, "OB_ORDERS").iter().map(key).collect();
+    let servers: String = entries(SERVERS, "OB_POLICIES").iter().map(server).collect();
+    let out = PathBuf::from(env::var("OUT_DIR").expect("cargo sets it"));
+    fs::write(out.join("keys.rs"), format!("keys! {{\n{keys}}}\n")).expect("OUT_DIR is writable");
+    fs::write(out.join("servers.rs"), format!("servers! {{\n{servers}}}\n"))
+        .expect("OUT_DIR is writable");
+}
+
+/// The fields of each line `X(…)` of the macro `table` in `file`, which go on while lines end in a backslash. There are
+/// seven, the last of which is a text and may hold commas.
+fn entries(file: &str, table: &str) -> Vec<[String; 7]> {
+    println!("cargo:rerun-if-changed={file}");
+    let text = fs::read_to_string(file).expect("a registry of the core");
+    let (_, table) = text.split_once(&format!("#define {table}(X)")).expect("its table");
+    let mut lines = Vec::new();
     let mut entry = String::new();
     for line in table.lines().skip(1) {
         entry.push_str(line.trim().trim_end_matches('\\').trim_end());
         if entry.ends_with(')') {
-            servers += &server(&entry);
+            lines.push(fields(file, &entry));
             entry.clear();
         } else {
             entry.push(' ');
@@ -25,23 +36,41 @@ fn main() {
             break;
         }
     }
-    servers += "}\n";
-    let out = PathBuf::from(env::var("OUT_DIR").expect("cargo sets it"));
-    fs::write(out.join("servers.rs"), servers).expect("OUT_DIR is writable");
+    lines
 }
 
-/// `X(CBS_HARD, cbs_hard, "cbs-hard", 1, 1, "waits …")` becomes `CbsHard "cbs-hard" true "waits …",`.
-fn server(entry: &str) -> String {
+fn fields(file: &str, entry: &str) -> [String; 7] {
     let fields = entry.strip_prefix("X(").and_then(|e| e.strip_suffix(')'));
-    let fields: Vec<&str> = fields.map_or(vec![], |f| f.splitn(7, ',').map(str::trim).collect());
-    let [name, _, text, _, isolates @ ("0" | "1"), _, about] = fields[..] else {
-        panic!(
-            "{REGISTRY}: \"{entry}\" is no X(NAME, prefix, \"name\", enforced, isolates, lends, \"about\")"
-        );
-    };
-    let variant: String = name
-        .split('_')
-        .flat_map(|word| word[..1].chars().chain(word[1..].chars().map(|c| c.to_ascii_lowercase())))
-        .collect();
-    format!("    {variant} {text} {} {about},\n", isolates == "1")
+    let fields: Vec<String> =
+        fields.map_or(vec![], |f| f.splitn(7, ',').map(|f| f.trim().into()).collect());
+    fields.try_into().unwrap_or_else(|_| {
+        panic!("{file}: \"{entry}\" has not the seven fields that its head names")
+    })
+}
+
+/// `CBS_HARD` becomes `CbsHard`.
+fn variant(name: &str) -> String {
+    let word = |word: &str| word[..1].to_string() + &word[1..].to_ascii_lowercase();
+    name.split('_').map(word).collect()
+}
+
+/// Yes or no.
+fn flag(file: &str, field: &str) -> bool {
+    match field {
+        "0" => false,
+        "1" => true,
+        _ => panic!("{file}: \"{field}\" is neither 0 nor 1"),
+    }
+}
+
+/// `X(EDF, edf, "edf", 1, 0, 1, "earliest …")` becomes `Edf "edf" true false 1 "earliest …",`.
+fn key([name, _, text, deadlines, laxity, isolates, about]: &[String; 7]) -> String {
+    let (deadlines, laxity) = (flag(ORDERS, deadlines), flag(ORDERS, laxity));
+    format!("    {} {text} {deadlines} {laxity} {isolates} {about},\n", variant(name))
+}
+
+/// `X(CBS_HARD, cbs_hard, "cbs-hard", 2, 1, NOT, "waits …")` becomes `CbsHard "cbs-hard" true true false "waits …",`.
+fn server([name, _, text, enforced, isolates, lends, about]: &[String; 7]) -> String {
+    let (rests, isolates, lends) = (enforced == "2", flag(SERVERS, isolates), lends != "NOT");
+    format!("    {} {text} {rests} {isolates} {lends} {about},\n", variant(name))
 }

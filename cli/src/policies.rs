@@ -8,13 +8,13 @@ use anyhow::Result;
 use clap::Args;
 
 use crate::output::print;
-use onbeat_model::policy::{ALIASES, BASELINES, CORE};
+use onbeat_model::policy::{ALIASES, BASELINES, CORE, DEFAULT, Order, Server};
 use serde::Serialize;
 
 /// List the scheduling policies
 #[derive(Debug, Args)]
 pub struct Options {
-    /// Print a JSON array
+    /// Print a JSON array, every order with every server
     #[arg(long)]
     json: bool,
 }
@@ -30,8 +30,8 @@ struct Line {
 }
 
 /// Why some are marked.
-const NOT_ISOLATING: &str = "  !  does not isolate: one reservation that overruns can make others late; \
-                             the service takes it with --no-isolation only";
+const NOT_ISOLATING: &str = "  !  does not isolate, whatever it goes with: an overrun can make others late; the service \
+                             asks for --no-isolation";
 
 fn lines() -> Vec<Line> {
     let core = CORE.iter().map(|p| Line {
@@ -66,17 +66,28 @@ pub fn run(options: &Options) -> Result<ExitCode> {
         print(&(serde_json::to_string_pretty(&lines)? + "\n"))?;
         return Ok(ExitCode::SUCCESS);
     }
-    let mut text = String::new();
-    let width = lines.iter().map(|l| l.name.len()).max().unwrap_or(0);
-    let _ = writeln!(text, "Onbeat's own (simulator, lab, live):");
-    for line in lines.iter().filter(|l| l.kind == "onbeat") {
-        let mark = if line.isolates == Some(false) { '!' } else { ' ' };
-        let _ = writeln!(text, "{mark} {:width$}  {}", line.name, line.about);
-    }
+    let mut text = format!(
+        "Onbeat's own (simulator, lab, live) are an order or ORDER+SERVER; usual: {DEFAULT}\n"
+    );
+    let mut part = |title: &str, parts: Vec<(bool, String, String)>| {
+        let _ = writeln!(text, "{title}:");
+        for (isolates, name, about) in parts {
+            let _ = writeln!(text, "{} {name:16}  {about}", if isolates { ' ' } else { '!' });
+        }
+    };
+    part("Orders", Order::all().map(|o| (o.isolates(), o.name(), o.about())).collect());
+    let server = |s: &Server| {
+        let name = if s.name().is_empty() { "(none)" } else { s.name() };
+        (s.isolates(), name.to_string(), s.about().to_string())
+    };
+    part("Servers", Server::ALL.iter().map(server).collect());
     let _ = writeln!(text, "{NOT_ISOLATING}");
+    for (name, of) in ALIASES {
+        let _ = writeln!(text, "  {name:16}  short for {of}");
+    }
     let _ = writeln!(text, "To compare with (lab only):");
     for line in lines.iter().filter(|l| l.kind == "baseline") {
-        let _ = writeln!(text, "  {:width$}  {}", line.name, line.about);
+        let _ = writeln!(text, "  {:16}  {}", line.name, line.about);
     }
     print(&text)?;
     Ok(ExitCode::SUCCESS)

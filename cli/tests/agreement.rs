@@ -16,7 +16,7 @@ use onbeat_analysis::semi::{Planner, SHARE_LEAST};
 use onbeat_analysis::sporadic::Sporadic;
 use onbeat_lab::{Exit, LabSpec};
 use onbeat_model::agreement::{Agreement, Migrations, agreement, migrations};
-use onbeat_model::policy::{CORE, CorePolicy, Order, Policy, Server};
+use onbeat_model::policy::{CORE, CorePolicy, Order, Policy, Server, Splits};
 use onbeat_model::run::Run;
 use onbeat_model::taskset::{Kernel, Overheads, TaskEntry, TaskSet, Work};
 use onbeat_model::units::Fraction;
@@ -138,7 +138,7 @@ fn finished(
 /// Whether the admission test would take all of them, worst fit first.
 fn fits(tasks: &[TaskEntry], cpus: u32, order: Order) -> bool {
     if order.splits() {
-        let fit = if order == Order::SplitEdf { Packing::First } else { Packing::Worst };
+        let fit = if order.splits == Splits::Early { Packing::First } else { Packing::Worst };
         let offers = vec![Fraction::new(19, 20); cpus as usize];
         let mut planner = Planner::new(&offers, fit, SHARE_LEAST);
         return (0..).zip(tasks).all(|(i, task)| {
@@ -325,7 +325,7 @@ fn the_movies_of_figure_11_end_alike_in_the_simulator_and_on_the_kernel() {
     let shorter = |p: &Policy| {
         let policy = CORE.iter().find(|c| c.name == p.to_string())?;
         // EDZL decides by microseconds between equal frames: docs/lab.md.
-        (policy.order != Order::GlobalEdzl).then(|| Trial {
+        (!policy.order.key.heeds_laxity()).then(|| Trial {
             set: TaskSet { duration: 2000 * MS, overheads: overheads(set.cpus), ..set.clone() },
             policy,
         })

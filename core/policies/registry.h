@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * The registry of server policies: one line each. X(NAME, function prefix, name users type, whether
- * budgets are enforced, whether it isolates (what is admitted gets its budget in time whatever the
- * other reservations do), how it lends slack (enum ob_lending), what it does in a few words). A
- * policy in file `policies/<prefix>.h`, which is included below the table, defines
+ * budgets are enforced (2: who has used one up waits for the next), whether it isolates (what is
+ * admitted gets its budget in time whatever the other reservations do), how it lends slack (enum
+ * ob_lending), what it does in a few words). A policy in file `policies/<prefix>.h`, which is
+ * included below the table, defines
  *
  *   ob_<prefix>_release(ob, sv, now)      a job begins: set budget and deadline
  *   ob_<prefix>_exhausted(ob, sv, now)    the budget is used up
@@ -20,7 +21,7 @@
 
 #define OB_POLICIES(X)                                                                     \
 	X(NONE, none, "", 0, 0, NOT, "jobs are not limited")                               \
-	X(CBS_HARD, cbs_hard, "cbs-hard", 1, 1, NOT, "at most the budget in every period") \
+	X(CBS_HARD, cbs_hard, "cbs-hard", 2, 1, NOT, "at most the budget in every period") \
 	X(CBS, cbs, "cbs", 1, 1, NOT, "an overrun goes on with a later deadline")          \
 	X(FCBS, fcbs, "fcbs", 1, 0, NOT, "as cbs, and budget left over goes to others")    \
 	X(FCBS_LAG, fcbs_lag, "fcbs-lag", 1, 0, NOT,                                       \
@@ -78,7 +79,8 @@ OB_POLICY_HOOK(replenished)
 /* Whether sv's budget is enforced. Who is split goes on by what it has used. */
 OB_INLINE int ob_policy_enforces(ob_server_p sv)
 {
-#define X(NAME, prefix, name, enforced, isolates, lends, about) | (u32)(enforced) << OB_KIND_##NAME
+#define X(NAME, prefix, name, enforced, isolates, lends, about) \
+	| (u32) !!(enforced) << OB_KIND_##NAME
 	return sv->legs || (0 OB_POLICIES(X)) >> sv->kind & 1;
 #undef X
 }

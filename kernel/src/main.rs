@@ -24,7 +24,7 @@ use onbeat_kernel::service::{Service, Socket};
 use onbeat_kernel::settings::Settings;
 use onbeat_kernel::stats::{self, Metrics};
 use onbeat_kernel::system::{Proc, System, Watch};
-use onbeat_model::policy::{Order, Policy};
+use onbeat_model::policy::{Policy, Sets};
 use onbeat_model::protocol::{Request, Response};
 use onbeat_model::units::{Fraction, parse_duration, parse_percent};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -425,7 +425,7 @@ fn settings(options: &Options) -> Result<Settings> {
         }
     };
     let clusters = options.clusters;
-    if order == Order::ClusteredEdf && (clusters == 0 || !cpus.is_multiple_of(clusters)) {
+    if order.sets == Sets::Clustered && (clusters == 0 || !cpus.is_multiple_of(clusters)) {
         bail!("--clusters {clusters} does not divide {cpus} CPUs; choose a divisor");
     }
     Ok(Settings {

@@ -2,8 +2,7 @@
 //! What the service was started with, and what follows from it for the core and for admission.
 
 use onbeat_analysis::admission::{Domains, Fit, Machine, Placement};
-use onbeat_core::ffi;
-use onbeat_model::policy::{Order, Policy, Server};
+use onbeat_model::policy::{Order, Policy, Server, Sets, Splits};
 use onbeat_model::units::Fraction;
 
 use crate::machine::mask_of;
@@ -43,7 +42,7 @@ impl Settings {
     /// How long a program that wants to run may have to wait, ns, because its budget is used up: until
     /// the next period where budgets are hard, until the next window where it changes CPUs at windows' ends.
     pub fn longest_rest(&self, budget: u64, period: u64) -> u64 {
-        let rests = self.server == Server::CbsHard || self.order == Order::SplitEdfPostponed;
+        let rests = self.server.rests() || self.order.splits == Splits::Postponed;
         if rests { period.saturating_sub(budget) } else { 0 }
     }
 
@@ -56,12 +55,7 @@ impl Settings {
 
     /// Number of the order in the core.
     pub fn core_order(&self) -> u32 {
-        match self.order {
-            Order::RateMonotonic => ffi::OB_ORDER_RM,
-            Order::GlobalEdzl => ffi::OB_ORDER_EDZL,
-            Order::GlobalFifo => ffi::OB_ORDER_FIFO,
-            _ => ffi::OB_ORDER_EDF,
-        }
+        self.order.number()
     }
 
     /// Where a reservation is served, for the core.
@@ -71,23 +65,21 @@ impl Settings {
             domain: placement.domain as u32,
             cpus: first.unwrap_or_else(|| mask_of(&placement.cpus)),
             split: placement.split.clone(),
-            postponed: self.order == Order::SplitEdfPostponed,
+            postponed: self.order.splits == Splits::Postponed,
         }
     }
 
     /// The machine as the admission test sees it: all CPUs, so that its domains are the core's; what
     /// cannot be reserved is held by somebody.
     pub fn machine(&self, online: u64, above: &Above) -> Machine {
-        let domains = match self.order {
-            Order::GlobalEdf | Order::GlobalEdzl | Order::RateMonotonic | Order::GlobalFifo => {
-                Domains::Global
-            }
-            Order::ClusteredEdf => Domains::Clustered(self.clusters),
-            Order::PartitionedEdf => Domains::Partitioned,
-            Order::SplitEdf | Order::SplitEdfPostponed => Domains::Split,
+        let domains = match self.order.sets {
+            _ if self.order.splits() => Domains::Split,
+            Sets::Global => Domains::Global,
+            Sets::Clustered => Domains::Clustered(self.clusters),
+            Sets::Partitioned => Domains::Partitioned,
         };
         // Even loads bear overruns better; EDF-WM is first fit by definition.
-        let fit = if self.order == Order::SplitEdf { Fit::First } else { Fit::Worst };
+        let fit = if self.order.splits == Splits::Early { Fit::First } else { Fit::Worst };
         let cpus: Vec<u32> = (0..self.cpus).collect();
         let mut machine = Machine::new(&cpus, self.best_effort_share, domains, fit);
         let whole = Fraction::from_integer(1);

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! The names of scheduling policies: Onbeat's own (an order and a server) and the baselines it is compared with.
 //!
-//! [`Server`] is made from the core's registry (`core/policies/registry.h`) when this is compiled, and [`CORE`] from both.
+//! [`Key`] and [`Server`] are made from the core's registries (`core/orders/registry.h`, `core/policies/registry.h`)
+//! when this is compiled, and [`CORE`] from all their pairs.
 
 use std::fmt;
 use std::str::FromStr;
@@ -9,76 +10,190 @@ use std::sync::LazyLock;
 
 use serde::{Deserialize, Serialize};
 
-/// In which order reservations are served, and how far their queue reaches.
+macro_rules! keys {
+    ($($variant:ident $name:literal $deadlines:literal $laxity:literal $isolates:literal $about:literal,)*) => {
+        /// What goes first in a queue: one for each line of the core's registry of orders.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        pub enum Key {
+            $(#[doc = $about] $variant,)*
+        }
+
+        impl Key {
+            /// All, in the order of the core's registry, by whose numbers the core knows them.
+            pub const ALL: &[Key] = &[$(Key::$variant,)*];
+
+            /// Its name in the core's registry.
+            pub fn name(self) -> &'static str {
+                match self {
+                    $(Key::$variant => $name,)*
+                }
+            }
+
+            /// What it does, in a few words.
+            pub fn about(self) -> &'static str {
+                match self {
+                    $(Key::$variant => $about,)*
+                }
+            }
+
+            /// Whether it goes by the servers' deadlines.
+            pub fn goes_by_deadlines(self) -> bool {
+                match self {
+                    $(Key::$variant => $deadlines,)*
+                }
+            }
+
+            /// Whether what is without laxity goes first.
+            pub fn heeds_laxity(self) -> bool {
+                match self {
+                    $(Key::$variant => $laxity,)*
+                }
+            }
+
+            /// On how many CPUs of one queue it isolates: 0 on none, 1 on one, 2 on any number.
+            fn isolates_on(self) -> u32 {
+                match self {
+                    $(Key::$variant => $isolates,)*
+                }
+            }
+        }
+    };
+}
+include!(concat!(env!("OUT_DIR"), "/keys.rs"));
+
+/// How far a queue reaches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Order {
-    /// Earliest server deadline first, one queue for all CPUs.
-    GlobalEdf,
-    /// Earliest server deadline first, one queue for each CPU.
-    PartitionedEdf,
-    /// Earliest server deadline first, one queue for each cluster of CPUs.
-    ClusteredEdf,
-    /// As global EDF, but a reservation without laxity goes first (EDZL).
-    GlobalEdzl,
-    /// Shortest period first (rate monotonic), one queue for all CPUs.
-    RateMonotonic,
-    /// First released, first served, one queue for all CPUs: what threads of one SCHED_FIFO priority get.
-    GlobalFifo,
-    /// As partitioned EDF, and what fits no CPU whole is split over several (EDF-WM).
-    SplitEdf,
-    /// The same with even loads, and changes of CPU at windows' ends only (EDF-WMR).
-    SplitEdfPostponed,
+pub enum Sets {
+    /// All CPUs.
+    Global,
+    /// A cluster of CPUs.
+    Clustered,
+    /// One CPU.
+    Partitioned,
+}
+
+impl Sets {
+    const ALL: [Sets; 3] = [Sets::Global, Sets::Clustered, Sets::Partitioned];
+
+    fn prefix(self) -> &'static str {
+        match self {
+            Sets::Global => "g-",
+            Sets::Clustered => "c-",
+            Sets::Partitioned => "p-",
+        }
+    }
+
+    fn about(self) -> &'static str {
+        match self {
+            Sets::Global => "on all CPUs",
+            Sets::Clustered => "in each cluster of CPUs",
+            Sets::Partitioned => "on each CPU",
+        }
+    }
+}
+
+/// Whether what fits no CPU whole is split over several, each with a window of time of its own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Splits {
+    /// It is not.
+    Never,
+    /// First fit, and it changes CPU as soon as a share is used up (EDF-WM).
+    Early,
+    /// With even loads, and changes of CPU at windows' ends only (EDF-WMR).
+    Postponed,
+}
+
+/// In which order reservations are served, and where.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Order {
+    /// What goes first in a queue.
+    pub key: Key,
+    /// How far a queue reaches.
+    pub sets: Sets,
+    /// Whether what fits no CPU is split.
+    pub splits: Splits,
 }
 
 impl Order {
+    /// `g-edf`.
+    pub const GLOBAL_EDF: Order = Order::whole(Key::Edf, Sets::Global);
+    /// `c-edf`.
+    pub const CLUSTERED_EDF: Order = Order::whole(Key::Edf, Sets::Clustered);
+    /// `p-edf`.
+    pub const PARTITIONED_EDF: Order = Order::whole(Key::Edf, Sets::Partitioned);
+    /// `g-edzl`.
+    pub const GLOBAL_EDZL: Order = Order::whole(Key::Edzl, Sets::Global);
+    /// `rm`.
+    pub const RATE_MONOTONIC: Order = Order::whole(Key::Rm, Sets::Global);
+    /// `g-fifo`.
+    pub const GLOBAL_FIFO: Order = Order::whole(Key::Fifo, Sets::Global);
+    /// `edf-wm`.
+    pub const EDF_WM: Order = Order { splits: Splits::Early, ..Order::PARTITIONED_EDF };
+    /// `edf-wmr`.
+    pub const EDF_WMR: Order = Order { splits: Splits::Postponed, ..Order::PARTITIONED_EDF };
+
+    /// Without splitting.
+    pub const fn whole(key: Key, sets: Sets) -> Order {
+        Order { key, sets, splits: Splits::Never }
+    }
+
+    /// All: every key on every set of CPUs, then those that split, whose windows are tested for EDF.
+    pub fn all() -> impl Iterator<Item = Order> {
+        let sets = |key: &Key| Sets::ALL.map(|sets| Order::whole(*key, sets));
+        Key::ALL.iter().flat_map(sets).chain([Order::EDF_WM, Order::EDF_WMR])
+    }
+
+    /// Its name, made of its parts but for names older than that.
+    pub fn name(self) -> String {
+        match self {
+            Order::RATE_MONOTONIC => "rm".into(),
+            Order::EDF_WM => "edf-wm".into(),
+            Order::EDF_WMR => "edf-wmr".into(),
+            _ => format!("{}{}", self.sets.prefix(), self.key.name()),
+        }
+    }
+
+    /// What it does, in a few words.
+    pub fn about(self) -> String {
+        let whole = format!("{} {}", self.key.about(), self.sets.about());
+        match self.splits {
+            Splits::Never => whole,
+            Splits::Early => format!("{whole}, and what fits none is split over several"),
+            Splits::Postponed => {
+                format!("{whole}, as edf-wm, but split evenly, and only windows' ends change CPUs")
+            }
+        }
+    }
+
     /// Whether reservations may be split over CPUs.
     pub fn splits(self) -> bool {
-        matches!(self, Order::SplitEdf | Order::SplitEdfPostponed)
+        self.splits != Splits::Never
     }
 
     /// Whether a server that isolates does so in this order too. First come, first served and shortest period first
     /// know no deadlines, by which servers put overruns off and admission tells what fits. EDF on several CPUs may
     /// serve what is admitted late (Dhall and Liu, "On a real-time scheduling problem", 1978).
     pub fn isolates(self) -> bool {
-        match self {
-            Order::GlobalEdzl
-            | Order::PartitionedEdf
-            | Order::SplitEdf
-            | Order::SplitEdfPostponed => true,
-            Order::GlobalEdf | Order::ClusteredEdf | Order::RateMonotonic | Order::GlobalFifo => {
-                false
-            }
-        }
+        self.key.isolates_on() > u32::from(self.sets != Sets::Partitioned)
     }
 
     /// The number of the core's queues on so many CPUs, which `clusters` share under a clustered order.
     pub fn domains(self, cpus: u32, clusters: u32) -> u32 {
-        match self {
-            Order::GlobalEdf | Order::GlobalEdzl | Order::RateMonotonic | Order::GlobalFifo => 1,
-            Order::ClusteredEdf => clusters.clamp(1, cpus),
-            Order::PartitionedEdf | Order::SplitEdf | Order::SplitEdfPostponed => cpus,
+        match self.sets {
+            Sets::Global => 1,
+            Sets::Clustered => clusters.clamp(1, cpus),
+            Sets::Partitioned => cpus,
         }
+    }
+
+    /// The core's number of its key.
+    pub fn number(self) -> u32 {
+        self.key as u32
     }
 }
 
-/// The orders with their names and what they do.
-const ORDERS: [(Order, &str, &str); 8] = [
-    (Order::GlobalEdf, "g-edf", "earliest deadline first on all CPUs"),
-    (Order::PartitionedEdf, "p-edf", "earliest deadline first on each CPU"),
-    (Order::ClusteredEdf, "c-edf", "earliest deadline first in each cluster of CPUs"),
-    (Order::GlobalEdzl, "g-edzl", "as g-edf, but what can wait no longer goes first"),
-    (Order::RateMonotonic, "rm", "shortest period first on all CPUs"),
-    (Order::GlobalFifo, "g-fifo", "first come, first served on all CPUs, as SCHED_FIFO does"),
-    (Order::SplitEdf, "edf-wm", "as p-edf, and what fits no CPU is split over several"),
-    (
-        Order::SplitEdfPostponed,
-        "edf-wmr",
-        "as edf-wm, evenly, and CPUs change only between windows",
-    ),
-];
-
 macro_rules! servers {
-    ($($variant:ident $name:literal $isolates:literal $about:literal,)*) => {
+    ($($variant:ident $name:literal $rests:literal $isolates:literal $lends:literal $about:literal,)*) => {
         /// What enforces a reservation: one for each line of the core's registry.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
         pub enum Server {
@@ -100,6 +215,20 @@ macro_rules! servers {
             pub fn about(self) -> &'static str {
                 match self {
                     $(Server::$variant => $about,)*
+                }
+            }
+
+            /// Whether who has used up the budget waits for the next, whatever is free.
+            pub fn rests(self) -> bool {
+                match self {
+                    $(Server::$variant => $rests,)*
+                }
+            }
+
+            /// Whether slack goes to those who have used up theirs, without a charge.
+            pub fn lends(self) -> bool {
+                match self {
+                    $(Server::$variant => $lends,)*
                 }
             }
 
@@ -129,18 +258,18 @@ pub struct CorePolicy {
 
 /// The policies of the core: every order with every server. Made once, so its texts may live for ever.
 pub static CORE: LazyLock<Vec<CorePolicy>> = LazyLock::new(|| {
-    let every = |(order, name, about): &'static (Order, &str, &str)| {
+    let every = |order: Order| {
         Server::ALL.iter().map(move |server| CorePolicy {
             name: match server.name() {
-                "" => name,
-                server => format!("{name}+{server}").leak(),
+                "" => order.name().leak(),
+                server => format!("{}+{server}", order.name()).leak(),
             },
-            order: *order,
+            order,
             server: *server,
-            about: format!("{about}; {}", server.about()).leak(),
+            about: format!("{}; {}", order.about(), server.about()).leak(),
         })
     };
-    ORDERS.iter().flat_map(every).collect()
+    Order::all().flat_map(every).collect()
 });
 
 /// What serves reservations where nobody names a policy: task sets, the service, `onbeat family`.
@@ -196,11 +325,26 @@ pub enum Policy {
 
 /// A name that is no policy; displays the names that are.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("there is no policy \"{name}\"; {hint}the policies are {}", known_names().join(", "))]
+#[error("there is no policy \"{name}\"; {hint}{}", known())]
 pub struct UnknownPolicy {
     /// What was asked for.
     pub name: String,
     hint: String,
+}
+
+/// What there is, by parts: all pairs would be too many to read.
+fn known() -> String {
+    let orders: Vec<String> = Order::all().map(Order::name).collect();
+    let servers: Vec<&str> =
+        Server::ALL.iter().map(|s| s.name()).filter(|n| !n.is_empty()).collect();
+    let others = ALIASES.iter().map(|a| a.0).chain(BASELINES.iter().map(|b| b.0));
+    let others: Vec<&str> = others.chain(["scx:NAME"]).collect();
+    format!(
+        "a policy is ORDER or ORDER+SERVER, of the orders {} and the servers {}, or one of {}",
+        orders.join(", "),
+        servers.join(", "),
+        others.join(", ")
+    )
 }
 
 /// All names in the order of the tables, with `scx:NAME` standing for its family.
@@ -237,6 +381,8 @@ impl FromStr for Policy {
 
     fn from_str(text: &str) -> Result<Self, UnknownPolicy> {
         let name = ALIASES.iter().find(|a| a.0 == text).map_or(text, |a| a.1);
+        // By its parts it would be called so.
+        let name = if name.starts_with("g-rm") { &name[2..] } else { name };
         if let Some(p) = CORE.iter().find(|p| p.name == name) {
             return Ok(Policy::Core { order: p.order, server: p.server });
         }
@@ -319,6 +465,16 @@ mod tests {
     #[test]
     fn fcbs_alone_means_global_edf_with_fcbs() {
         assert_eq!("fcbs".parse::<Policy>(), "g-edf+fcbs".parse());
+    }
+
+    #[test]
+    fn every_key_goes_with_every_set_of_cpus_and_every_server_and_old_names_stay() {
+        assert_eq!(CORE.len(), (Key::ALL.len() * Sets::ALL.len() + 2) * Server::ALL.len());
+        for name in ["p-rm+cbs-hard", "c-edzl+fcbs", "c-fifo", "p-edzl+cbs-predict"] {
+            assert_eq!(name.parse::<Policy>().unwrap().to_string(), name);
+        }
+        assert_eq!("g-rm+cbs".parse::<Policy>().unwrap().to_string(), "rm+cbs");
+        assert!("g-rmx".parse::<Policy>().is_err());
     }
 
     #[test]

@@ -29,7 +29,7 @@ pub struct Reservation {
     pub domain: u32,
     /// Index into `onbeat_core::server_policies`.
     pub kind: u32,
-    /// `ffi::OB_ORDER_EDF` or `ffi::OB_ORDER_RM`.
+    /// `ffi::OB_ORDER_EDF` or another one.
     pub order: u32,
     /// The program marks its jobs.
     pub marks: bool,

@@ -5,7 +5,7 @@ use onbeat_analysis::partition::Packing;
 use onbeat_analysis::semi::{Planner, SHARE_LEAST};
 use onbeat_analysis::sporadic::Sporadic;
 use onbeat_core::ffi;
-use onbeat_model::policy::{CorePolicy, Order, Server};
+use onbeat_model::policy::{CorePolicy, Order, Server, Splits};
 use onbeat_model::run::{Class, Platform, Run, TaskInfo, World};
 use onbeat_model::taskset::TaskSet;
 use onbeat_model::units::Fraction;
@@ -68,9 +68,9 @@ struct Placing {
 impl Placing {
     fn new(set: &TaskSet, order: Order, domains: u32, least: u64) -> Self {
         let offer = Fraction::from_integer(1) - set.best_effort_share;
-        let fit = match order {
-            Order::SplitEdf => Packing::First,
-            _ => Packing::Worst,
+        let fit = match order.splits {
+            Splits::Early => Packing::First,
+            Splits::Never | Splits::Postponed => Packing::Worst,
         };
         let planner = Planner::new(&vec![offer; set.cpus as usize], fit, least);
         Self { order, cpus: set.cpus, domains, used: vec![0; domains as usize], planner }
@@ -89,7 +89,7 @@ impl Placing {
         for (leg, share) in legs.iter_mut().zip(&shares) {
             *leg = (share.cpu as u32, share.wcet);
         }
-        let postponed = self.order == Order::SplitEdfPostponed;
+        let postponed = self.order.splits == Splits::Postponed;
         let split = Split { window: shares[0].window, postponed, legs };
         (legs[0].0, (shares.len() > 1).then_some(split))
     }
@@ -217,12 +217,7 @@ fn engine(
                     cpus: affinity,
                     domain,
                     kind: kind(policy.server),
-                    order: match policy.order {
-                        Order::RateMonotonic => ffi::OB_ORDER_RM,
-                        Order::GlobalEdzl => ffi::OB_ORDER_EDZL,
-                        Order::GlobalFifo => ffi::OB_ORDER_FIFO,
-                        _ => ffi::OB_ORDER_EDF,
-                    },
+                    order: policy.order.number(),
                     marks: spec.marks,
                     split,
                 },

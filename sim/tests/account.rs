@@ -37,10 +37,7 @@ fn play(policy: &CorePolicy, share: u64, tasks: &[Task], hogs: usize, seconds: u
             cpus: 3,
             domain: i as u32 % queues,
             kind: kind.unwrap() as u32,
-            order: match policy.order {
-                Order::GlobalEdzl => ffi::OB_ORDER_EDZL,
-                _ => ffi::OB_ORDER_EDF,
-            },
+            order: policy.order.number(),
             marks: false,
             split: None,
         };
@@ -101,7 +98,7 @@ fn least(values: &[f64]) -> f64 {
 }
 
 fn soft() -> impl Iterator<Item = &'static CorePolicy> {
-    let orders = [Order::GlobalEdzl, Order::GlobalEdf, Order::PartitionedEdf];
+    let orders = [Order::GLOBAL_EDZL, Order::GLOBAL_EDF, Order::PARTITIONED_EDF];
     let servers = ["cbs", "cbs-slack", "cbs-predict"];
     CORE.iter().filter(move |p| orders.contains(&p.order) && servers.contains(&p.server.name()))
 }

@@ -59,7 +59,7 @@ proptest! {
     ) {
         // On CPUs that are not overloaded: k periods and the two that stick out, less what the
         // bandwidth forbids where a release begins a new period early.
-        let hard = |p: &CorePolicy| p.order == Order::PartitionedEdf && p.server == Server::CbsHard;
+        let hard = |p: &CorePolicy| p.order == Order::PARTITIONED_EDF && p.server == Server::CbsHard;
         for policy in policies(hard) {
             let played = play(&case, policy);
             for (i, task) in case.tasks.iter().enumerate() {

@@ -41,7 +41,7 @@ fn always_full(mut case: Case) -> Case {
 
 /// Whether earlier deadlines go first.
 fn by_deadline(order: Order) -> bool {
-    !matches!(order, Order::RateMonotonic | Order::GlobalFifo)
+    order.key.goes_by_deadlines()
 }
 
 proptest! {
@@ -51,7 +51,7 @@ proptest! {
     ) {
         // The isolation theorem of the CBS (Abeni and Buttazzo 1998) on each CPU.
         let isolates = Server::isolates;
-        for policy in policies(|p| p.order == Order::PartitionedEdf && isolates(p.server)) {
+        for policy in policies(|p| p.order == Order::PARTITIONED_EDF && isolates(p.server)) {
             let played = play(&case, policy);
             for (i, task) in case.tasks.iter().enumerate().filter(|(_, t)| t.keeps_its_budget()) {
                 prop_assert_eq!(played.finishes(i).len(), task.times.len());
@@ -65,7 +65,7 @@ proptest! {
         case in systems(Kind { marks: true, ..EXACT }).prop_map(half_overrun)
     ) {
         let isolates = Server::isolates;
-        for policy in policies(|p| p.order == Order::PartitionedEdf && isolates(p.server)) {
+        for policy in policies(|p| p.order == Order::PARTITIONED_EDF && isolates(p.server)) {
             let played = play(&case, policy);
             for (i, task) in case.tasks.iter().enumerate().filter(|(_, t)| t.keeps_its_budget()) {
                 prop_assert_eq!(played.tardiness(i, task), 0, "{}: task {}", policy.name, i);

@@ -5,7 +5,7 @@ mod common;
 
 use common::oracle::finishes;
 use common::{ANYTHING, Case, Kind, play, policies, systems};
-use onbeat_model::policy::{CorePolicy, Order, Server};
+use onbeat_model::policy::{CorePolicy, Key, Server};
 use proptest::prelude::*;
 
 /// Makes ties impossible, which no scheduler needs to break as another one does: no two deadlines
@@ -42,8 +42,8 @@ const PLAIN: Kind =
 
 fn naive(policy: &CorePolicy) -> bool {
     // Who has rested goes behind others that were released in the same moment.
-    let ties = (policy.order, policy.server) == (Order::GlobalFifo, Server::CbsHard);
-    policy.order != Order::GlobalEdzl
+    let ties = policy.order.key == Key::Fifo && policy.server.rests();
+    !policy.order.key.heeds_laxity()
         && !ties
         && matches!(policy.server, Server::None | Server::Cbs | Server::CbsHard)
 }

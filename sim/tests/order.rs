@@ -6,7 +6,7 @@ mod common;
 use common::replay::{View, audit, replay};
 use common::{ANYTHING, Case, Kind, Task, play, policies, systems};
 use onbeat_model::event::EventKind;
-use onbeat_model::policy::{CorePolicy, Order, Server};
+use onbeat_model::policy::{CorePolicy, Key, Server};
 use onbeat_model::run::Run;
 use onbeat_model::taskset::{BestEffort, Kernel, Overheads, TaskEntry, TaskSet, Work};
 use onbeat_model::units::Fraction;
@@ -51,13 +51,13 @@ fn passes_on(policy: &CorePolicy) -> bool {
 
 /// Whether spent servers go on where there is slack, which the log does not show; `promise` tries these.
 fn lends(policy: &CorePolicy) -> bool {
-    matches!(policy.server, Server::CbsSlack | Server::CbsPredict)
+    policy.server.lends()
 }
 
 /// Whether deadline or period is all that decides; zero laxity, which EDZL puts first, and when a
 /// server took up its job, which FIFO goes by, are known to the core only.
 fn ordered(policy: &CorePolicy) -> bool {
-    !matches!(policy.order, Order::GlobalEdzl | Order::GlobalFifo)
+    !policy.order.key.heeds_laxity() && policy.order.key != Key::Fifo
 }
 
 fn nobody_later_runs(view: &View) -> Result<(), String> {

@@ -192,6 +192,6 @@ fn without_servers_an_overrun_makes_owed_jobs_of_others_late() {
     let m = metrics(&play(&tasks, 1, policy("p-edf+cbs-hard"), 0));
     assert_eq!((m.owed, m.owed_late), (20, 0));
     assert!(m.misses > 10, "{m:?}");
-    let none = policies(|p| p.order == Order::PartitionedEdf && p.server == Server::None).count();
+    let none = policies(|p| p.order == Order::PARTITIONED_EDF && p.server == Server::None).count();
     assert_eq!(none, 1, "p-edf is what was tried");
 }

@@ -235,7 +235,7 @@ fn failed(answer: Response) -> String {
 
 #[test]
 fn a_reservation_covers_all_threads_until_it_is_given_back() {
-    let (mut book, fake) = book(Order::GlobalEdf, 4);
+    let (mut book, fake) = book(Order::GLOBAL_EDF, 4);
     fake.process(10, 1000, 5);
     let id = granted(book.answer(USER, ask(10, 25, 41)));
     assert_eq!(fake.members(id), [10, 11, 12, 13, 14]);
@@ -247,7 +247,7 @@ fn a_reservation_covers_all_threads_until_it_is_given_back() {
 
 #[test]
 fn nobody_reserves_for_or_releases_what_belongs_to_another() {
-    let (mut book, fake) = book(Order::GlobalEdf, 4);
+    let (mut book, fake) = book(Order::GLOBAL_EDF, 4);
     fake.process(10, 1000, 1);
     fake.process(20, 0, 1);
     assert!(failed(book.answer(OTHER, ask(10, 1, 10))).contains("does not belong to user 1001"));
@@ -270,7 +270,7 @@ fn a_number_that_comes_to_mean_another_process_between_check_and_assignment_gets
         (USER, Turn::Becomes(0), "does not belong"),
     ] {
         for nth in 1..=2 {
-            let (mut book, fake) = book(Order::GlobalEdf, 4);
+            let (mut book, fake) = book(Order::GLOBAL_EDF, 4);
             fake.process(10, 1000, 3);
             fake.0.borrow_mut().turn = Some((10, nth, what));
             let answer = failed(book.answer(peer, ask(10, 5, 10)));
@@ -283,7 +283,7 @@ fn a_number_that_comes_to_mean_another_process_between_check_and_assignment_gets
         }
     }
     // A thread that ends meanwhile does not leave its number under the reservation.
-    let (mut book, fake) = book(Order::GlobalEdf, 4);
+    let (mut book, fake) = book(Order::GLOBAL_EDF, 4);
     fake.process(10, 1000, 3);
     fake.0.borrow_mut().turn = Some((10, 3, Turn::Loses(12)));
     let id = granted(book.answer(USER, ask(10, 5, 10)));
@@ -292,7 +292,7 @@ fn a_number_that_comes_to_mean_another_process_between_check_and_assignment_gets
 
 #[test]
 fn kernel_threads_and_processes_that_do_not_exist_are_refused() {
-    let (mut book, fake) = book(Order::GlobalEdf, 4);
+    let (mut book, fake) = book(Order::GLOBAL_EDF, 4);
     assert!(failed(book.answer(ROOT, ask(99, 1, 10))).contains("no process 99"));
     fake.process(2, 0, 1);
     fake.0.borrow_mut().processes.get_mut(&2).unwrap().0.kernel = true;
@@ -301,7 +301,7 @@ fn kernel_threads_and_processes_that_do_not_exist_are_refused() {
 
 #[test]
 fn an_ordinary_user_gets_half_of_the_machine_and_root_all() {
-    let (mut book, fake) = book(Order::GlobalEdf, 4);
+    let (mut book, fake) = book(Order::GLOBAL_EDF, 4);
     for pid in 1..9 {
         fake.process(pid * 10, 1000, 1);
     }
@@ -318,9 +318,7 @@ fn an_ordinary_user_gets_half_of_the_machine_and_root_all() {
 
 #[test]
 fn six_reservations_of_61_per_cent_fit_four_cpus_when_two_are_split() {
-    for (order, fit) in
-        [(Order::PartitionedEdf, 4), (Order::SplitEdf, 6), (Order::SplitEdfPostponed, 6)]
-    {
+    for (order, fit) in [(Order::PARTITIONED_EDF, 4), (Order::EDF_WM, 6), (Order::EDF_WMR, 6)] {
         let (mut book, fake) = book(order, 4);
         for pid in 1..=6 {
             fake.process(pid, 0, 1);
@@ -339,7 +337,7 @@ fn six_reservations_of_61_per_cent_fit_four_cpus_when_two_are_split() {
 
 #[test]
 fn a_refusal_names_values_that_are_then_granted() {
-    let (mut book, fake) = book(Order::PartitionedEdf, 2);
+    let (mut book, fake) = book(Order::PARTITIONED_EDF, 2);
     fake.process(10, 0, 1);
     fake.process(20, 0, 1);
     fake.process(30, 0, 1);
@@ -358,7 +356,7 @@ fn a_refusal_names_values_that_are_then_granted() {
 
 #[test]
 fn budgets_that_would_cost_more_to_enforce_than_they_are_worth_are_for_root() {
-    let (mut book, fake) = book(Order::GlobalEdf, 4);
+    let (mut book, fake) = book(Order::GLOBAL_EDF, 4);
     fake.process(10, 1000, 1);
     let Request::Reserve(r) = ask(10, 1, 10) else { unreachable!() };
     let tiny = Request::Reserve(Reserve { budget_ns: 49_999, ..r });
@@ -368,7 +366,7 @@ fn budgets_that_would_cost_more_to_enforce_than_they_are_worth_are_for_root() {
 
 #[test]
 fn a_reservation_ends_with_its_program_and_who_asked_learns_what_it_got() {
-    let (mut book, fake) = book(Order::GlobalEdf, 4);
+    let (mut book, fake) = book(Order::GLOBAL_EDF, 4);
     fake.process(10, 1000, 2);
     let id = granted(book.answer(USER, ask(10, 5, 10)));
     // A child that lives on keeps it.
@@ -393,7 +391,7 @@ fn a_reservation_ends_with_its_program_and_who_asked_learns_what_it_got() {
 
 #[test]
 fn the_place_of_an_ended_reservation_is_free_once_its_connection_is_closed() {
-    let (mut book, fake) = book(Order::GlobalEdf, 4);
+    let (mut book, fake) = book(Order::GLOBAL_EDF, 4);
     fake.process(10, 1000, 2);
     granted(book.answer(USER, ask(10, 5, 10)));
     assert!(book.serves(USER.connection) && !book.serves(ROOT.connection));
@@ -409,7 +407,7 @@ fn the_place_of_an_ended_reservation_is_free_once_its_connection_is_closed() {
 
 #[test]
 fn reservations_that_are_over_count_against_their_user_until_the_connection_is_closed() {
-    let (mut book, fake) = book(Order::GlobalEdf, 4);
+    let (mut book, fake) = book(Order::GLOBAL_EDF, 4);
     fake.0.borrow_mut().places = 100;
     for pid in 100..164 {
         fake.process(pid, 1000, 1);
@@ -427,7 +425,7 @@ fn reservations_that_are_over_count_against_their_user_until_the_connection_is_c
 
 #[test]
 fn a_program_of_real_time_threads_only_gets_no_reservation() {
-    let (mut book, fake) = book(Order::GlobalEdf, 4);
+    let (mut book, fake) = book(Order::GLOBAL_EDF, 4);
     fake.process(10, 1000, 2);
     fake.0.borrow_mut().foreign.extend([10, 11]);
     assert!(failed(book.answer(USER, ask(10, 5, 10))).contains("no thread of process 10"));
@@ -439,7 +437,7 @@ fn a_program_of_real_time_threads_only_gets_no_reservation() {
 
 #[test]
 fn cpus_are_those_asked_for_that_the_process_and_the_service_may_use() {
-    let (mut book, fake) = book(Order::GlobalEdf, 4);
+    let (mut book, fake) = book(Order::GLOBAL_EDF, 4);
     fake.process(10, 0, 1);
     fake.0.borrow_mut().processes.get_mut(&10).unwrap().0.cpus = 0b0110;
     let Request::Reserve(r) = ask(10, 5, 10) else { unreachable!() };
@@ -453,7 +451,7 @@ fn cpus_are_those_asked_for_that_the_process_and_the_service_may_use() {
 
 #[test]
 fn when_a_cpu_goes_the_younger_loses_its_guarantee_and_gets_it_back_with_the_cpu() {
-    let (mut book, fake) = book(Order::PartitionedEdf, 2);
+    let (mut book, fake) = book(Order::PARTITIONED_EDF, 2);
     fake.process(10, 0, 1);
     fake.process(20, 0, 1);
     let old = granted(book.answer(ROOT, ask(10, 6, 10)));
@@ -489,11 +487,11 @@ fn what_each_cpu_must_give_to_reservations_covers_all_and_the_greatest() {
         needs.iter().map(|need| need.share.div_ceil(1_000_000)).collect::<Vec<_>>()
     };
     // In thousandths; 50 of each are best effort's.
-    assert_eq!(share(Order::GlobalEdf, &[(10, 40)]), [300, 300]);
-    assert_eq!(share(Order::GlobalEdf, &[(10, 40); 4]), [550, 550]);
-    assert_eq!(share(Order::PartitionedEdf, &[(10, 40)]), [300]);
-    assert_eq!(share(Order::PartitionedEdf, &[(10, 40), (20, 40)]), [300, 550]);
-    assert!(book(Order::GlobalEdf, 2).0.needs().is_empty());
+    assert_eq!(share(Order::GLOBAL_EDF, &[(10, 40)]), [300, 300]);
+    assert_eq!(share(Order::GLOBAL_EDF, &[(10, 40); 4]), [550, 550]);
+    assert_eq!(share(Order::PARTITIONED_EDF, &[(10, 40)]), [300]);
+    assert_eq!(share(Order::PARTITIONED_EDF, &[(10, 40), (20, 40)]), [300, 550]);
+    assert!(book(Order::GLOBAL_EDF, 2).0.needs().is_empty());
 }
 
 #[test]
@@ -501,7 +499,7 @@ fn what_deadline_tasks_hold_is_not_granted() {
     let fake = Fake::new(2);
     fake.0.borrow_mut().above.deadline = 500_000_000;
     fake.process(10, 0, 1);
-    let mut book = Book::new(fake.clone(), fake.clone(), settings(Order::GlobalEdf, 2));
+    let mut book = Book::new(fake.clone(), fake.clone(), settings(Order::GLOBAL_EDF, 2));
     let refusal = refused(book.answer(ROOT, ask(10, 9, 10)));
     assert_eq!(refusal.free, Fraction::new(7, 10));
     assert!(refusal.holders.iter().any(|h| h.name == "SCHED_DEADLINE tasks"));
@@ -511,15 +509,15 @@ fn what_deadline_tasks_hold_is_not_granted() {
 fn programs_with_real_time_threads_are_named() {
     let fake = Fake::new(2);
     fake.0.borrow_mut().above.realtime.insert("pipewire".into());
-    let mut book = Book::new(fake.clone(), fake.clone(), settings(Order::GlobalEdf, 2));
+    let mut book = Book::new(fake.clone(), fake.clone(), settings(Order::GLOBAL_EDF, 2));
     assert!(words(&mut book).contains("pipewire"));
 }
 
 #[test]
 fn nobody_gets_a_reservation_that_keeps_its_program_waiting_until_the_kernel_ends_the_scheduler() {
     let (seconds, long) = (1000, ask(10, 1000, 60_000));
-    let hard = Settings { server: Server::CbsHard, ..settings(Order::GlobalEdf, 4) };
-    for policy in [hard, settings(Order::SplitEdfPostponed, 4)] {
+    let hard = Settings { server: Server::CbsHard, ..settings(Order::GLOBAL_EDF, 4) };
+    for policy in [hard, settings(Order::EDF_WMR, 4)] {
         let fake = Fake::new(4);
         fake.process(10, 1000, 1);
         let mut book = Book::new(fake.clone(), fake.clone(), policy);
@@ -528,7 +526,7 @@ fn nobody_gets_a_reservation_that_keeps_its_program_waiting_until_the_kernel_end
         granted(book.answer(USER, ask(10, seconds, 9 * seconds)));
     }
     // Where a new budget comes at once there is no such limit.
-    let (mut book, fake) = book(Order::GlobalEdf, 4);
+    let (mut book, fake) = book(Order::GLOBAL_EDF, 4);
     fake.process(10, 1000, 1);
     granted(book.answer(USER, long));
 }

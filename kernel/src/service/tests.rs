@@ -60,7 +60,7 @@ impl Bench {
 
     fn of(folder: tempfile::TempDir, socket: Socket) -> Self {
         let settings = Settings {
-            order: Order::GlobalEdf,
+            order: Order::GLOBAL_EDF,
             server: Server::Fcbs,
             cpus: 2,
             clusters: 1,

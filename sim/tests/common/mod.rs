@@ -9,7 +9,6 @@ pub mod shell;
 
 use std::fmt;
 
-use onbeat_core::ffi;
 use onbeat_model::event::{Event, EventKind};
 use onbeat_model::policy::{CORE, CorePolicy, Order};
 use onbeat_model::taskset::Overheads;
@@ -124,12 +123,7 @@ pub fn play(case: &Case, policy: &CorePolicy) -> Played {
                 cpus: task.cpus & all,
                 domain: domain_of(policy.order, case.cpus, task.home),
                 kind: kind.unwrap() as u32,
-                order: match policy.order {
-                    Order::RateMonotonic => ffi::OB_ORDER_RM,
-                    Order::GlobalEdzl => ffi::OB_ORDER_EDZL,
-                    Order::GlobalFifo => ffi::OB_ORDER_FIFO,
-                    _ => ffi::OB_ORDER_EDF,
-                },
+                order: policy.order.number(),
                 marks: task.marks,
                 split: None,
             };

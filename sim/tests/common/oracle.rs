@@ -2,7 +2,7 @@
 //! Scheduling written down as naively as can be: time goes step by step, and in every step the
 //! first m ready jobs run. Shares no code and no idea with the core.
 
-use onbeat_model::policy::{CorePolicy, Order, Server};
+use onbeat_model::policy::{CorePolicy, Key, Server};
 
 use super::{Case, STEP, domain_of, domains};
 
@@ -99,9 +99,9 @@ fn chosen(case: &Case, policy: &CorePolicy, jobs: &[Job]) -> Vec<usize> {
                 && jobs[*i].until.is_none()
         };
         let mut ready: Vec<usize> = (0..jobs.len()).filter(ready).collect();
-        ready.sort_by_key(|i| match policy.order {
-            Order::RateMonotonic => case.tasks[*i].period as i128,
-            Order::GlobalFifo => jobs[*i].woke,
+        ready.sort_by_key(|i| match policy.order.key {
+            Key::Rm => case.tasks[*i].period as i128,
+            Key::Fifo => jobs[*i].woke,
             _ => jobs[*i].s,
         });
         chosen.extend(ready.into_iter().take(size));

@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 
 use onbeat_model::event::{Event, EventKind, NONE};
-use onbeat_model::policy::{CorePolicy, Order, Server};
+use onbeat_model::policy::{CorePolicy, Key, Server};
 
 use super::{Case, Played, domain_of, domains};
 
@@ -168,8 +168,8 @@ impl View<'_> {
 
     /// By what a reserved task's order is decided, least first; EDZL's zero laxity is not in it.
     pub fn key(&self, i: usize) -> u64 {
-        match self.policy.order {
-            Order::RateMonotonic => self.case.tasks[i].period,
+        match self.policy.order.key {
+            Key::Rm => self.case.tasks[i].period,
             _ => self.tasks[i].s,
         }
     }

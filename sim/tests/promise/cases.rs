@@ -195,7 +195,7 @@ fn under_global_and_clustered_edf_what_is_admitted_can_be_late_and_under_edzl_it
         assert!(worst(&set, named(&format!("g-edf+{server}"))) >= 4 * MS, "{server}");
         assert_eq!(worst(&set, named(&format!("g-edzl+{server}"))), 0, "{server}");
     }
-    assert!(!Order::GlobalEdf.isolates() && !Order::ClusteredEdf.isolates());
+    assert!(!Order::GLOBAL_EDF.isolates() && !Order::CLUSTERED_EDF.isolates());
 }
 
 /// A reservation that its own deadline serves in an hour, with many threads that never sleep, and one that has all the

@@ -8,7 +8,7 @@ use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;
 
-use onbeat_model::policy::{CORE, CorePolicy, Order};
+use onbeat_model::policy::{CORE, CorePolicy, Splits};
 use onbeat_sim::{Detail, Load};
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{RngCore, SeedableRng};
@@ -42,7 +42,7 @@ fn without_ties(mut set: Set, seed: u64) -> Set {
 fn set(policy: &CorePolicy, seed: u64) -> Set {
     // Where reservations may be split some are.
     let set = match policy.order.splits() && seed % 2 == 1 {
-        true => sets::split(seed, policy.order == Order::SplitEdfPostponed, true),
+        true => sets::split(seed, policy.order.splits == Splits::Postponed, true),
         false => sets::whole(seed, false, true),
     };
     without_ties(set, seed)

@@ -14,7 +14,7 @@ const CPU: u64 = 1 << 20;
 
 #[test]
 fn all_of_a_user_s_reservations_count_on_one_account_and_root_s_on_none_that_is_limited() {
-    let (mut book, fake) = book(Order::GlobalEdf, 4);
+    let (mut book, fake) = book(Order::GLOBAL_EDF, 4);
     (10..15).for_each(|pid| fake.process(pid, if pid == 12 { 1001 } else { 1000 }, 1));
     let one = granted(book.answer(USER, ask(10, 1, 10)));
     let two = granted(book.answer(USER, ask(11, 1, 10)));
@@ -32,7 +32,7 @@ fn all_of_a_user_s_reservations_count_on_one_account_and_root_s_on_none_that_is_
 
 #[test]
 fn who_gives_all_back_and_reserves_anew_has_the_same_account_with_its_debts() {
-    let (mut book, fake) = book(Order::GlobalEdf, 4);
+    let (mut book, fake) = book(Order::GLOBAL_EDF, 4);
     fake.process(10, 1000, 1);
     fake.process(12, 1001, 1);
     let id = granted(book.answer(USER, ask(10, 1, 10)));
@@ -44,7 +44,7 @@ fn who_gives_all_back_and_reserves_anew_has_the_same_account_with_its_debts() {
 
 #[test]
 fn more_users_than_accounts_are_told_and_take_the_account_of_one_who_has_given_all_back() {
-    let (mut book, fake) = book(Order::GlobalEdf, 4);
+    let (mut book, fake) = book(Order::GLOBAL_EDF, 4);
     fake.0.borrow_mut().places = USERS + 2;
     let user = |uid: u32| Peer { uid, connection: u64::from(uid) };
     let last = 1000 + USERS as u32;

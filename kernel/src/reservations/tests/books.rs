@@ -55,8 +55,8 @@ proptest! {
     #[test]
     fn the_books_agree_whatever_is_asked(
         order in prop_oneof![
-            Just(Order::GlobalEdf), Just(Order::PartitionedEdf), Just(Order::ClusteredEdf),
-            Just(Order::SplitEdf), Just(Order::SplitEdfPostponed)
+            Just(Order::GLOBAL_EDF), Just(Order::PARTITIONED_EDF), Just(Order::CLUSTERED_EDF),
+            Just(Order::EDF_WM), Just(Order::EDF_WMR)
         ],
         steps in proptest::collection::vec(any_step(), 1..60),
     ) {

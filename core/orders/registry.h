@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * The registry of orders: one line each. X(NAME, function prefix, name users type, whether it goes
+ * by the servers' deadlines, whether what is without laxity goes first, on how many CPUs of one
+ * queue it isolates (0: on none, 1: on one, 2: on any number), what it does in a few words). An
+ * order in file `orders/<prefix>.h`, which is included below the table, defines
+ *
+ *   ob_<prefix>_key(sv)    what `sv` is ordered by, least first: a time or a length of time, ns
+ *
+ * Any order goes with any server (policies/registry.h), on one queue for all CPUs, for each cluster
+ * of them or for each CPU. The model reads the table too (its build script).
+ */
+#ifndef OB_ORDERS_H
+#define OB_ORDERS_H
+
+#include "../ob_types.h"
+
+#define OB_ORDERS(X)                                                                      \
+	X(EDF, edf, "edf", 1, 0, 1, "earliest deadline first")                            \
+	X(RM, rm, "rm", 0, 0, 0, "shortest period first")                                 \
+	X(EDZL, edzl, "edzl", 1, 1, 2, "what can wait no longer first, then by deadline") \
+	X(FIFO, fifo, "fifo", 0, 0, 0, "first come, first served")
+
+#include "edf.h"
+#include "rm.h"
+#include "edzl.h"
+#include "fifo.h"
+
+enum ob_order {
+#define X(NAME, prefix, name, deadlines, laxity, isolates, about) OB_ORDER_##NAME,
+	OB_ORDERS(X)
+#undef X
+	    OB_ORDER_COUNT,
+};
+
+/* What `sv` is ordered by. */
+OB_INLINE u64 ob_order_key(ob_server_p sv)
+{
+	switch (sv->order) {
+#define X(NAME, prefix, name, deadlines, laxity, isolates, about) \
+	case OB_ORDER_##NAME:                                     \
+		return ob_##prefix##_key(sv);
+		OB_ORDERS(X)
+#undef X
+	}
+	return sv->s;
+}
+
+/* Whether the order of `sv` goes by deadlines. */
+OB_INLINE int ob_order_deadlines(ob_server_p sv)
+{
+#define X(NAME, prefix, name, deadlines, laxity, isolates, about) \
+	| (u32)(deadlines) << OB_ORDER_##NAME
+	return (0 OB_ORDERS(X)) >> sv->order & 1;
+#undef X
+}
+
+/* Whether what is without laxity goes first in it. */
+OB_INLINE int ob_order_laxity(ob_server_p sv)
+{
+#define X(NAME, prefix, name, deadlines, laxity, isolates, about) | (u32)(laxity) << OB_ORDER_##NAME
+	return (0 OB_ORDERS(X)) >> sv->order & 1;
+#undef X
+}
+
+#endif
