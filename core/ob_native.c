@@ -6,7 +6,6 @@
 #else
 #define ENTRY(name) onbeat_##name
 #endif
-#include "ob_dispatch.h"
 #include "ob_setup.h"
 
 #define EXPORT __attribute__((visibility("default")))
@@ -15,21 +14,17 @@ EXPORT int ENTRY(init)(ob_p ob, u32 cpus, u32 domains, u32 permille, u64 quantum
 {
 	return ob_init(ob, cpus, domains, permille, quantum);
 }
-EXPORT void ENTRY(server_init)(ob_p ob, ob_server_p sv, u32 id, u32 domain, u64 cpus)
+EXPORT void ENTRY(make)(ob_p ob, ob_server_p sv, ob_terms_p terms, u64 now)
 {
-	ob_server_init(ob, sv, id, domain, cpus);
-}
-EXPORT void ENTRY(admit)(ob_p ob, ob_server_p sv)
-{
-	ob_server_admit(ob, sv);
+	ob_server_make(ob, sv, terms, now);
 }
 EXPORT void ENTRY(account)(ob_p ob, ob_server_p sv, u32 id, u64 rate, u64 now)
 {
 	ob_account_join(ob, sv, id, rate, now);
 }
-EXPORT void ENTRY(task_init)(ob_task_p t, u32 tid, u64 cpus, u64 weight)
+EXPORT void ENTRY(task_make)(ob_task_p t, u32 tid, u64 cpus, u64 weight)
 {
-	ob_task_init(t, tid, cpus, weight);
+	ob_task_make(t, tid, cpus, weight);
 }
 EXPORT void ENTRY(ready)(ob_p ob, ob_task_p t, u64 now)
 {

@@ -29,8 +29,8 @@ typedef unsigned long long u64;
 typedef long long s64;
 #define OB_ARENA
 #ifdef OB_COUNT_STEPS
-/* Turns of loops so far: what an operation costs, whatever the machine. */
-static u64 ob_steps;
+/* Turns of loops in this thread so far: what an operation costs, whatever the machine. */
+static _Thread_local u64 ob_steps;
 #define OB_LOOP (++ob_steps)
 #else
 #define OB_LOOP 1

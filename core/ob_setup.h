@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* Making the model: run natively in both worlds, before the first event. */
+/* Making the model, natively in both worlds, before the first event; and reservations and threads.
+ */
 #ifndef OB_SETUP_H
 #define OB_SETUP_H
 
-#include "ob_types.h"
+#include "ob_dispatch.h"
 
 /* `ob` is zeroed memory; one domain over all CPUs, no trace, a best-effort share of
  * `share_permille` served in turns of `quantum` ns. Returns 0, or -1 for a wrong number. */
@@ -50,19 +51,62 @@ OB_INLINE int ob_init(ob_p ob, u32 nr_cpus, u32 nr_domains, u32 share_permille, 
 	return 0;
 }
 
-/* Describes a reservation in zeroed `sv`. Times in ns, 0 < budget ≤ deadline, budget ≤ period. */
-OB_INLINE void ob_server_init(ob_p ob, ob_server_p sv, u32 id, u32 domain, u64 cpus)
+/* Fills `bytes` at `at` with zeros; both are multiples of 8. */
+OB_FN void ob_clear(u64 OB_ARENA *at OB_ARG, u64 bytes)
 {
-	sv->id = id;
-	sv->domain = &ob->domain[domain % OB_MAX_DOMAINS];
-	sv->cpus = cpus & sv->domain->cpus;
-	if (!sv->cpus)
-		sv->cpus = sv->domain->cpus;
-	sv->used = 1;
+	u64 i;
+
+	for (i = OB_ZERO; i < bytes / 8 && OB_LOOP; i++)
+		at[i] = 0;
 }
 
-OB_INLINE void ob_task_init(ob_task_p t, u32 tid, u64 cpus, u64 weight)
+/* Describes how `sv`, at the place of the first leg, is split. */
+OB_FN void ob_server_plan(ob_server_p sv OB_ARG, ob_terms_p terms OB_ARG)
 {
+	u32 i;
+
+	sv->window = terms->window;
+	sv->postponed = !!terms->postponed;
+	for (i = OB_ZERO; i < OB_MAX_LEGS && i < terms->legs && OB_LOOP; i++) {
+		struct ob_leg OB_ARENA *to = &sv->plan[i & (OB_MAX_LEGS - 1)];
+		struct ob_leg OB_ARENA *leg = &terms->plan[i & (OB_MAX_LEGS - 1)];
+
+		to->cpus = leg->cpus;
+		to->budget = leg->budget;
+		to->domain = leg->domain & (OB_MAX_DOMAINS - 1);
+	}
+	sv->legs = i;
+}
+
+/* Makes a reservation of the free slot `sv`, whose id stays and whose generation is the next. */
+OB_FN void ob_server_make(ob_p ob OB_ARG, ob_server_p sv OB_ARG, ob_terms_p terms OB_ARG, u64 now)
+{
+	u32 id = sv->id, generation = sv->generation;
+
+	ob_clear((u64 OB_ARENA *)sv, sizeof(*sv));
+	sv->id = id;
+	sv->generation = generation + 1;
+	sv->used = 1;
+	sv->budget = terms->budget;
+	sv->period = terms->period;
+	sv->deadline = terms->deadline;
+	sv->domain = &ob->domain[terms->domain & (OB_MAX_DOMAINS - 1)];
+	sv->cpus = terms->cpus & sv->domain->cpus;
+	if (!sv->cpus)
+		sv->cpus = sv->domain->cpus;
+	sv->kind = terms->kind;
+	sv->order = terms->order;
+	sv->marks = !!terms->marks;
+	ob_server_plan(sv, terms);
+	if (terms->account != OB_NO_ACCOUNT)
+		ob_account_join(ob, sv, terms->account, terms->rate, now);
+	ob_server_admit(ob, sv);
+}
+
+/* Makes a thread of the free slot `t`: asleep, without reservation. */
+OB_FN void ob_task_make(ob_task_p t OB_ARG, u32 tid, u64 cpus, u64 weight)
+{
+	ob_clear((u64 OB_ARENA *)t, sizeof(*t));
 	t->tid = tid;
 	t->cpus = cpus;
 	t->weight = weight;

@@ -71,6 +71,27 @@ struct ob_leg {
 	u64 domain;
 };
 
+/* What a reservation is made of. Times in ns, 0 < budget ≤ deadline, budget ≤ period. */
+struct ob_terms {
+	u64 budget;
+	u64 period;
+	u64 deadline; /* relative */
+	u64 cpus;     /* that it may use; if its domain has none of them, all of the domain's */
+	u64 rate;     /* what its account may take ahead of best effort (ob_account_join) */
+	u64 window;   /* split: length of one leg's window */
+	u32 account;  /* OB_NO_ACCOUNT: nobody keeps one */
+	u32 domain;
+	u32 kind;      /* enum ob_kind */
+	u32 order;     /* enum ob_order */
+	u32 marks;     /* the program marks its jobs */
+	u32 postponed; /* split: it changes CPUs at the ends of its windows only */
+	u32 legs;      /* 0: not split */
+	u32 pad;
+	struct ob_leg plan[OB_MAX_LEGS];
+};
+
+#define OB_NO_ACCOUNT 0xFFFFFFFFU
+
 struct ob_server {
 	struct ob_node
 	    node; /* in domain->active while it has work; in ob->throttled while it waits */
@@ -109,18 +130,19 @@ struct ob_server {
 	u8 has_saved;
 	u8 marks; /* the program marks its jobs: sleeping does not end one */
 	u8 active;
-	u8 urgent;      /* EDZL: no laxity is left */
-	u32 generation; /* of the slot: how often it has been taken */
-	u8 used;        /* slot: 0 free, 1 taken, 2 being released, takes no more threads */
-	u8 postponed;   /* split: it changes CPUs at the ends of its windows only (EDF-WMR) */
-	u8 starved;     /* so it waits for that end, its share used up, unless it is given budget */
-	u8 counted;     /* its share is in domain->bandwidth */
-	u8 demoted;     /* best effort's equal */
-	u8 spent;       /* no budget is left until s, only slack; in ob->windows by then */
-	u8 late;        /* its job runs on the budget of a later period */
-	u8 soon;        /* EDZL: laxity ends within OB_MARGIN */
-	u8 marked;      /* its job began with a mark, and may be none yet (ob_server_unbegin) */
-	u8 unbegun;     /* split: and it was none, so its cycle is still to begin */
+	u8 urgent;                       /* EDZL: no laxity is left */
+	u32 generation;                  /* of the slot: how often it has been taken */
+	struct ob_server OB_ARENA *next; /* a free slot: the next free one */
+	u8 used;      /* slot: 0 free, 1 taken, 2 being released, takes no more threads */
+	u8 postponed; /* split: it changes CPUs at the ends of its windows only (EDF-WMR) */
+	u8 starved;   /* so it waits for that end, its share used up, unless it is given budget */
+	u8 counted;   /* its share is in domain->bandwidth */
+	u8 demoted;   /* best effort's equal */
+	u8 spent;     /* no budget is left until s, only slack; in ob->windows by then */
+	u8 late;      /* its job runs on the budget of a later period */
+	u8 soon;      /* EDZL: laxity ends within OB_MARGIN */
+	u8 marked;    /* its job began with a mark, and may be none yet (ob_server_unbegin) */
+	u8 unbegun;   /* split: and it was none, so its cycle is still to begin */
 	u64 marked_consumed; /* what had been consumed by then */
 	u32 legs;            /* 0: not split */
 	u32 leg;             /* where it is now */
@@ -269,6 +291,7 @@ typedef struct ob_server OB_ARENA *ob_server_p;
 typedef struct ob_domain OB_ARENA *ob_domain_p;
 typedef struct ob_cpu OB_ARENA *ob_cpu_p;
 typedef struct ob_account OB_ARENA *ob_account_p;
+typedef struct ob_terms OB_ARENA *ob_terms_p;
 
 /* The server whose `lax` is at n: the second of two nodes at its beginning. */
 #define OB_SERVER_OF_LAX(n) ((ob_server_p)((n) - 1))

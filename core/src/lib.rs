@@ -17,8 +17,8 @@ pub mod ffi {
     include!(concat!(env!("OUT_DIR"), "/core.rs"));
 }
 
-/// The same functions once more, which count the turns of their loops. For the test of what operations cost; the count
-/// is one for all threads.
+/// The same functions once more, which count the turns of their loops. For the test of what operations cost; each
+/// thread has a count of its own.
 #[allow(missing_docs, clippy::all)]
 pub mod counted {
     use crate::ffi::*;

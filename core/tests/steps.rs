@@ -50,14 +50,18 @@ impl World {
                 if i == 0 {
                     assert_eq!(counted::onbeat_counted_init(ob, 1, 1, 50, 1_000_000), 0);
                 }
-                counted::onbeat_counted_task_init(task, i as u32, 1, u64::from(ffi::OB_WEIGHT));
-                counted::onbeat_counted_server_init(ob, server, i as u32, 0, 1);
-                (*server).budget = BUDGET;
-                (*server).period = period;
-                (*server).deadline = period;
-                (*server).kind = kind;
-                (*server).order = order;
-                counted::onbeat_counted_admit(ob, server);
+                let mut terms = ffi::ob_terms {
+                    budget: BUDGET,
+                    period,
+                    deadline: period,
+                    cpus: 1,
+                    account: ffi::OB_NO_ACCOUNT,
+                    kind,
+                    order,
+                    ..Default::default()
+                };
+                counted::onbeat_counted_task_make(task, i as u32, 1, u64::from(ffi::OB_WEIGHT));
+                counted::onbeat_counted_make(ob, server, &raw mut terms, 0);
                 counted::onbeat_counted_attach(ob, task, server, 0);
             }
             let first = world.below(period);
@@ -74,7 +78,7 @@ impl World {
     }
 
     fn op<T>(&mut self, name: &'static str, act: impl FnOnce(*mut ffi::ob) -> T) -> T {
-        // SAFETY: the only thread that counts.
+        // SAFETY: it reads this thread's count.
         unsafe { counted::onbeat_counted_steps() };
         let result = act(&raw mut *self.ob);
         // SAFETY: as above.

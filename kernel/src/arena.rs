@@ -87,6 +87,12 @@ impl Arena {
             s.ob.idle &= layout.online;
             s.servers = base.add(servers).cast();
             s.nr_servers = layout.servers as u64;
+            for i in (0..layout.servers).rev() {
+                let server = s.servers.add(i);
+                (*server).id = i as u32;
+                (*server).next = s.vacant;
+                s.vacant = server;
+            }
             s.tasks = base.add(tasks).cast();
             s.nr_tasks = layout.tasks as u64;
             for i in (0..layout.tasks).rev() {
@@ -107,10 +113,10 @@ impl Arena {
         unsafe { &*self.base }
     }
 
-    /// How the next reservation that is made or moved is to be split.
-    pub fn set_plan(&mut self, plan: shell::shell_plan) {
+    /// What the next reservation that is made is made of, or where the next that is moved goes.
+    pub fn set_terms(&mut self, terms: ffi::ob_terms) {
         // SAFETY: as above; the BPF side reads it only in programs that this process runs.
-        unsafe { (&raw mut (*self.base).plan).write_volatile(plan) }
+        unsafe { (&raw mut (*self.base).terms).write_volatile(terms) }
     }
 
     /// The address the BPF side must be given.

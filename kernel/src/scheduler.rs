@@ -9,7 +9,7 @@ use anyhow::{Context, Result, anyhow, bail};
 use libbpf_rs::skel::OpenSkel;
 use libbpf_rs::{AsRawLibbpf, Link, OpenObject, PrintLevel, ProgramInput, ProgramMut};
 use onbeat_analysis::admission::Split;
-use onbeat_core::ffi::ob_leg;
+use onbeat_core::ffi::{ob_leg, ob_terms};
 use scx_utils::{scx_ops_attach, scx_ops_load, scx_ops_open, uei_exited};
 
 use crate::arena::{Arena, Layout, shell};
@@ -44,17 +44,18 @@ pub struct Place {
 }
 
 impl Place {
-    fn plan(&self) -> shell::shell_plan {
-        let mut plan = shell::shell_plan::default();
+    /// Its part of a reservation's terms.
+    fn terms(&self) -> ob_terms {
+        let mut terms = ob_terms { cpus: self.cpus, domain: self.domain, ..Default::default() };
         if let Some(split) = &self.split {
-            plan.window = split.window;
-            plan.legs = split.shares.len() as u32;
-            plan.postponed = self.postponed.into();
-            for (leg, (cpu, budget)) in plan.leg.iter_mut().zip(&split.shares) {
+            terms.window = split.window;
+            terms.legs = split.shares.len() as u32;
+            terms.postponed = self.postponed.into();
+            for (leg, (cpu, budget)) in terms.plan.iter_mut().zip(&split.shares) {
                 *leg = ob_leg { cpus: 1 << cpu, budget: *budget, domain: (*cpu).into() };
             }
         }
-        plan
+        terms
     }
 }
 
@@ -211,21 +212,18 @@ impl<'a> Scheduler<'a> {
     /// # Errors
     /// All places for reservations are taken.
     pub fn reserve(&mut self, r: &Reservation) -> Result<u32> {
-        let reserve = shell::shell_reserve {
+        self.arena.set_terms(ob_terms {
             budget: r.budget,
             period: r.period,
             deadline: r.deadline,
-            cpus: r.place.cpus,
-            domain: r.place.domain,
+            rate: r.account.rate,
+            account: r.account.account,
             kind: r.kind,
             order: r.order,
             marks: r.marks.into(),
-            account: r.account.account,
-            rate: r.account.rate,
-            id: 0,
-        };
-        self.arena.set_plan(r.place.plan());
-        let made = self.ask(shell::SHELL_RESERVE, |ask| ask.reserve = reserve)?.reserve;
+            ..r.place.terms()
+        });
+        let made = self.ask(shell::SHELL_RESERVE, |_| ())?.reserve;
         u32::try_from(made.id).map_err(|_| {
             anyhow!("no room for another reservation: {} are held", self.arena.shell().nr_servers)
         })
@@ -252,9 +250,8 @@ impl<'a> Scheduler<'a> {
     /// # Errors
     /// The kernel side does not answer.
     pub fn place(&mut self, id: u32, place: &Place, rate: u64) -> Result<()> {
-        let (cpus, domain) = (place.cpus, place.domain);
-        let to = shell::shell_place { cpus, rate, id: id as i32, domain };
-        self.arena.set_plan(place.plan());
+        let to = shell::shell_place { id: id as i32 };
+        self.arena.set_terms(ob_terms { rate, ..place.terms() });
         self.ask(shell::SHELL_PLACE, |ask| ask.place = to).map(drop)
     }
 

@@ -95,7 +95,7 @@ impl Core {
     /// Declares task `i`: its affinity and weight ([`NICE_0`]).
     pub fn init_task(&mut self, i: usize, cpus: u64, weight: u64) {
         // SAFETY: a task of ours, not yet known to the core.
-        unsafe { ffi::onbeat_task_init(self.task(i), i as u32, cpus, weight) }
+        unsafe { ffi::onbeat_task_make(self.task(i), i as u32, cpus, weight) }
     }
 
     /// Task `i` is one of the kernel's own threads.
@@ -110,26 +110,32 @@ impl Core {
 
     /// Gives task `i`, asleep, reservation number `i`.
     pub fn reserve(&mut self, i: usize, r: &Reservation) {
+        let mut terms = ffi::ob_terms {
+            budget: r.budget,
+            period: r.period,
+            deadline: r.deadline,
+            cpus: r.cpus,
+            account: ffi::OB_NO_ACCOUNT,
+            domain: r.domain,
+            kind: r.kind,
+            order: r.order,
+            marks: r.marks.into(),
+            ..Default::default()
+        };
+        if let Some(split) = &r.split {
+            terms.window = split.window;
+            terms.postponed = split.postponed.into();
+            let legs = split.legs.iter().take_while(|(_, share)| *share > 0);
+            for (leg, (cpu, share)) in terms.plan.iter_mut().zip(legs) {
+                *leg = ffi::ob_leg { cpus: 1 << cpu, budget: *share, domain: (*cpu).into() };
+                terms.legs += 1;
+            }
+        }
         let (ob, task, sv) = (self.ob(), self.task(i), &raw mut self.servers[i]);
         // SAFETY: a server of ours that no task uses yet, a task that sleeps.
         unsafe {
-            ffi::onbeat_server_init(ob, sv, i as u32, r.domain, r.cpus);
-            (*sv).budget = r.budget;
-            (*sv).period = r.period;
-            (*sv).deadline = r.deadline;
-            (*sv).kind = r.kind;
-            (*sv).order = r.order;
-            (*sv).marks = r.marks.into();
-            if let Some(split) = &r.split {
-                (*sv).window = split.window;
-                (*sv).postponed = split.postponed.into();
-                let legs = split.legs.iter().take_while(|(_, share)| *share > 0);
-                for (leg, (cpu, share)) in (*sv).plan.iter_mut().zip(legs) {
-                    *leg = ffi::ob_leg { cpus: 1 << cpu, budget: *share, domain: (*cpu).into() };
-                    (*sv).legs += 1;
-                }
-            }
-            ffi::onbeat_admit(ob, sv);
+            (*sv).id = i as u32;
+            ffi::onbeat_make(ob, sv, &raw mut terms, 0);
             ffi::onbeat_attach(ob, task, sv, 0);
         }
     }

@@ -93,32 +93,16 @@ s32 BPF_STRUCT_OPS_SLEEPABLE(onbeat_init_task, struct task_struct *p,
 		__sync_fetch_and_add(&shell->pool_empty, 1);
 		return 0;
 	}
-	t->next = NULL;
-	t->prev = NULL;
-	t->server = NULL;
-	t->home = NULL;
-	t->node.linked = 0;
-	t->tid = p->pid;
+	ob_task_make(t, p->pid, cpus_of(p), weight_of(p));
 	t->payload = p->scx.tid;
-	t->want = 0;
 	t->ran = p->se.sum_exec_runtime;
-	t->cpus = cpus_of(p);
-	t->weight = weight_of(p);
 	t->vtime = shell->ob.vtime;
 	/* It goes on where its parent is: else a chain of forks would go before everybody. */
 	if (parent && !parent->server)
 		t->vtime =
 		    ob_max(t->vtime, parent->vtime + ob_fair_weighted(parent, used_by(parent)));
 	t->burst = shell->ob.slice;
-	t->used = 0;
-	t->told = 0;
 	t->cpu = scx_bpf_task_cpu(p);
-	t->awake = 0;
-	t->waiting = 0;
-	t->running = 0;
-	t->picked = 0;
-	t->away = 0;
-	t->turn = 0;
 	t->kernel = !!(p->flags & PF_KTHREAD);
 	/* A reservation covers the program's threads and children. */
 	if (parent && !(p->flags & PF_KTHREAD)) {

@@ -24,7 +24,7 @@ struct {
 } arena SEC(".maps");
 
 #include "shell.h"
-#include "ob_dispatch.h"
+#include "ob_setup.h"
 
 const volatile bool use_timers = true;
 const volatile bool tracing;

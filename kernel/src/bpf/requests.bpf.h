@@ -6,101 +6,24 @@
 #ifndef REQUESTS_BPF_H
 #define REQUESTS_BPF_H
 
-/* Splits `sv`, which is not split and at the place of the first leg, by the loader's plan. */
-static __always_inline void split(ob_server_p sv)
-{
-	struct shell_plan __arena *plan = &shell->plan;
-	u32 i;
-
-	sv->window = plan->window;
-	sv->postponed = !!plan->postponed;
-	for (i = OB_ZERO; i < OB_MAX_LEGS && i < plan->legs && can_loop; i++) {
-		struct ob_leg __arena *leg = &sv->plan[i & (OB_MAX_LEGS - 1)];
-
-		leg->cpus = plan->leg[i & (OB_MAX_LEGS - 1)].cpus;
-		leg->budget = plan->leg[i & (OB_MAX_LEGS - 1)].budget;
-		leg->domain = plan->leg[i & (OB_MAX_LEGS - 1)].domain & (OB_MAX_DOMAINS - 1);
-	}
-	sv->legs = i;
-}
-
 static __always_inline int reserve(struct shell_reserve *arg)
 {
 	ob_server_p sv = NULL;
-	u32 i, id = OB_MAX_DOMAINS;
-	u64 domain = arg->domain, cpus = arg->cpus, budget = arg->budget, period = arg->period;
-	u64 deadline = arg->deadline;
-	u32 kind = arg->kind, order = arg->order, marks = arg->marks, account = arg->account;
-	u64 rate = arg->rate, now = bpf_ktime_get_ns();
+	u64 now = bpf_ktime_get_ns();
+	s32 id = -ENOSPC;
 
-	arg->id = -ENOSPC;
 	LOCKED(fx)
 	{
-		for (i = OB_ZERO; i < shell->nr_servers && can_loop; i++) {
-			sv = &shell->servers[i];
-			if (!sv->used)
-				break;
-		}
-		if (i < shell->nr_servers) {
-			sv->used = 1;
-			sv->generation++;
-			sv->id = i;
-			sv->head = NULL;
-			sv->tail = NULL;
-			sv->threads = 0;
-			sv->awake = 0;
-			sv->waiting = 0;
-			sv->running = 0;
-			sv->pinned = 0;
-			sv->active = 0;
-			sv->throttled = 0;
-			sv->urgent = 0;
-			sv->domain = &shell->ob.domain[domain & 63];
-			sv->cpus = cpus & sv->domain->cpus;
-			sv->budget = budget;
-			sv->period = period;
-			sv->deadline = deadline;
-			sv->kind = kind;
-			sv->order = order;
-			sv->marks = marks;
-			sv->e = 0;
-			sv->s = 0;
-			sv->has_saved = 0;
-			sv->starved = 0;
-			sv->unbegun = 0;
-			sv->spent = 0;
-			sv->late = 0;
-			sv->soon = 0;
-			sv->wont = 0;
-			sv->miss = 0;
-			sv->leg = 0;
-			sv->cycle = 0;
-			sv->shift = 0;
-			split(sv);
-			ob_account_join(&shell->ob, sv, account, rate, now);
-			ob_server_admit(&shell->ob, sv);
-			sv->jobs = 0;
-			sv->misses = 0;
-			sv->tardiness_max = 0;
-			sv->tardiness_sum = 0;
-			sv->consumed = 0;
-			sv->exhaustions = 0;
-			sv->donated = 0;
-			sv->received = 0;
-			sv->begun = 0;
-			sv->owed_end = 0;
-			sv->owed_left = 0;
-			sv->owed_from = 0;
-			sv->owed = 0;
-			sv->owed_late = 0;
-			sv->owed_tardiness_max = 0;
-			id = i;
+		sv = shell->vacant;
+		if (sv) {
+			shell->vacant = sv->next;
+			ob_server_make(&shell->ob, sv, &shell->terms, now);
+			id = sv->id;
 		}
 		UNLOCK(fx);
 		effects_apply(&fx, now);
-		if (i < shell->nr_servers)
-			arg->id = id;
 	}
+	arg->id = id;
 	return 0;
 }
 
@@ -150,15 +73,16 @@ static __always_inline int assign(struct shell_assign *arg)
 static __always_inline int place(struct shell_place *arg)
 {
 	s32 id = arg->id;
-	u64 cpus = arg->cpus, domain = arg->domain, rate = arg->rate, now = bpf_ktime_get_ns();
+	ob_terms_p terms = &shell->terms;
+	u64 now = bpf_ktime_get_ns();
 
 	if (id < 0 || id >= shell->nr_servers)
 		return -EINVAL;
 	LOCKED(fx)
 	{
-		ob_account_set(&shell->servers[id], rate, now);
-		ob_server_place(&shell->ob, &shell->servers[id], domain, cpus, now);
-		split(&shell->servers[id]);
+		ob_account_set(&shell->servers[id], terms->rate, now);
+		ob_server_place(&shell->ob, &shell->servers[id], terms->domain, terms->cpus, now);
+		ob_server_plan(&shell->servers[id], terms);
 		if (shell->servers[id].legs)
 			ob_server_split(&shell->ob, &shell->servers[id], now);
 		UNLOCK(fx);
@@ -190,6 +114,8 @@ static __always_inline int release(struct shell_release *arg)
 			ob_account_part(sv, now);
 			ob_server_dismiss(&shell->ob, sv);
 			sv->used = 0;
+			sv->next = shell->vacant;
+			shell->vacant = sv;
 			result = 0;
 		}
 		UNLOCK(fx);

@@ -8,14 +8,6 @@
 
 #include "ob_types.h"
 
-/* How a reservation is split over CPUs; no legs: not at all. */
-struct shell_plan {
-	u64 window; /* ns, of each leg */
-	u32 legs;
-	u32 postponed; /* it changes CPUs at windows' ends only */
-	struct ob_leg leg[OB_MAX_LEGS];
-};
-
 /* The thread that was picked for a CPU: how the kernel knows it, and for how long it may run, ns.
  */
 struct shell_found {
@@ -32,11 +24,12 @@ struct shell {
 	struct ob_task OB_ARENA *tasks;     /* pool */
 	struct ob_task OB_ARENA *free;      /* free ones, linked by `next` */
 	struct ob_server OB_ARENA *servers; /* pool; index is the id */
+	struct ob_server OB_ARENA *vacant;  /* free ones, linked by `next` */
 	u64 nr_tasks;
 	u64 nr_servers;
 	u64 armed[OB_MAX_CPUS + 1]; /* when each timer is set to fire; the last: replenishment */
 	struct shell_found found[OB_MAX_CPUS];
-	struct shell_plan plan; /* the loader's, for the next `reserve` or `place` */
+	struct ob_terms terms; /* the loader's, for the next `reserve` or `place` */
 	/* Counters. */
 	u64 pool_empty; /* threads that found no slot and run without the core */
 	u64 lock_failed;
@@ -46,18 +39,8 @@ struct shell {
 	u64 late_max; /* ns, worst delay of a timer */
 };
 
-/* To make a reservation: arguments and result. */
+/* A reservation is to be made, of `terms`. */
 struct shell_reserve {
-	u64 budget; /* ns */
-	u64 period;
-	u64 deadline;
-	u64 cpus;
-	u64 rate; /* of the account it counts on, 2^-20 CPUs; 0: not limited */
-	u32 account;
-	u32 domain;
-	u32 kind;  /* enum ob_kind */
-	u32 order; /* enum ob_order */
-	u32 marks;
 	s32 id; /* out: reservation, or negative errno */
 };
 
@@ -68,12 +51,10 @@ struct shell_assign {
 	s32 result; /* out: 0 done, 1 at the next switch (the thread runs now), or negative errno */
 };
 
-/* Reservation `id` is to move to `cpus` of `domain`, or to be split. */
+/* Reservation `id` is to move to where `terms` say, or to be split; its account's rate is theirs
+ * from now on. */
 struct shell_place {
-	u64 cpus;
-	u64 rate; /* of its account from now on */
 	s32 id;
-	u32 domain;
 };
 
 /* Reservation `id` is to go: -EBUSY until its threads have left; it takes no more. */
