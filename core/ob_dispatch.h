@@ -150,7 +150,8 @@ OB_FN u64 ob_pick_unreserved(ob_p ob OB_ARG, u32 cpu, ob_task_p prev OB_ARG, u64
 	ob_fair_has(c, t, now);
 	if (ob->best_effort.root) {
 		c->timer = ob_min(c->timer, ob_fair_look(ob, c));
-		ob->rearm |= bit;
+		if (c->timer != OB_NEVER)
+			ob->rearm |= bit;
 	}
 	ob->idle &= ~bit;
 	return (u64)t;

@@ -64,6 +64,10 @@ OB_INLINE void ob_fair_begin(ob_p ob, ob_cpu_p c, ob_task_p t)
 		ob_fair_advance(ob, c, t->vtime);
 }
 
+/* Virtual time by which who wakes must be behind who runs to have the CPU at once. Less gains
+ * nobody anything but switches, where many threads send each other messages. */
+#define OB_WAKE_GRAIN 500000ULL
+
 /* `ob_fair_vtime` averages so much at a time, ns; and what it has added up then fits s64. */
 #define OB_FAIR_SPAN (1LL << 40)
 
@@ -77,6 +81,8 @@ OB_INLINE void ob_fair_add(ob_p ob, ob_task_p t)
 		ob->ahead = 0;
 	}
 	ob->ahead += (s64)(t->node.key - ob->origin);
+	t->notable = t->weight > OB_WEIGHT || (!t->told && t->burst <= OB_WAKE_GRAIN);
+	ob->notable += t->notable;
 	ob_tree_insert(&ob->best_effort, &t->node);
 	each = ob->ahead / (s64)ob->best_effort.count;
 	if (each < OB_FAIR_SPAN && each > -OB_FAIR_SPAN)
@@ -89,6 +95,7 @@ OB_INLINE void ob_fair_add(ob_p ob, ob_task_p t)
 OB_INLINE void ob_fair_subtract(ob_p ob, ob_task_p t)
 {
 	ob->ahead -= (s64)(t->node.key - ob->origin);
+	ob->notable -= t->notable;
 	ob_tree_remove(&ob->best_effort, &t->node);
 	t->waiting = 0;
 }
@@ -116,10 +123,6 @@ OB_INLINE u64 ob_fair_vtime(ob_p ob, ob_task_p t, u64 now)
 		       ob_fair_weighted(other, now > c->started ? now - c->started : 0);
 	return served;
 }
-
-/* Virtual time by which who wakes must be behind who runs to have the CPU at once. Less gains
- * nobody anything but switches, where many threads send each other messages. */
-#define OB_WAKE_GRAIN 500000ULL
 
 /* `t` has `c`, or is about to. */
 OB_INLINE void ob_fair_has(ob_cpu_p c, ob_task_p t, u64 now)
@@ -153,10 +156,11 @@ OB_INLINE u64 ob_fair_recheck(ob_cpu_p c, ob_task_p t)
 	return c->started + ob_max(left * c->other->weight / OB_WEIGHT, OB_WAKE_GRAIN);
 }
 
-/* When the best effort on `c` is to be compared with who waits: soon if that one is known to use
- * little. Who uses whole slices can wait for one, or for as much of it as gives who runs the same
- * virtual time, if that has the less weight: a slice of it is more than its part of a second. */
-OB_FN u64 ob_fair_look(ob_p ob OB_ARG, ob_cpu_p c OB_ARG)
+/* When the best effort on `c` is to be compared with who waits, some of whom are notable: soon if
+ * that one is known to use little. Who uses whole slices can wait for one, or for as much of it as
+ * gives who runs the same virtual time, if that has the less weight: a slice of it is more than its
+ * part of a second. */
+OB_FN u64 ob_fair_look_at(ob_p ob OB_ARG, ob_cpu_p c OB_ARG)
 {
 	ob_task_p first = (ob_task_p)ob_tree_first(&ob->best_effort, OB_BIT(c->id));
 	ob_task_p other = c->other;
@@ -170,6 +174,14 @@ OB_FN u64 ob_fair_look(ob_p ob OB_ARG, ob_cpu_p c OB_ARG)
 	if (first->told || first->burst > OB_WAKE_GRAIN)
 		return at;
 	return ob_min(at, ob_max(ob_fair_recheck(c, first), c->started + 2 * OB_WAKE_GRAIN));
+}
+
+/* The same; most often nobody is notable. */
+OB_INLINE u64 ob_fair_look(ob_p ob, ob_cpu_p c)
+{
+	if (!c->other || (!ob->notable && c->other->weight >= OB_WEIGHT))
+		return OB_NEVER;
+	return ob_fair_look_at(ob, c);
 }
 
 /* `t` has woken and waits: who sleeps much is not to wait for the slices of those who never do. Its
@@ -248,7 +260,7 @@ OB_FN void ob_fair_online(ob_p ob OB_ARG)
  * others had elsewhere. So nobody waits for longer than some turns of everybody. */
 OB_FN void ob_fair_enqueue(ob_p ob OB_ARG, ob_task_p t OB_ARG, u32 woke, u64 now)
 {
-	u64 from = ob_fair_vtime(ob, t, now), here = t->cpus & OB_BIT(t->cpu);
+	u64 from, here = t->cpus & OB_BIT(t->cpu);
 	/* Those that it took turns with: time may pass slower for others, that wait elsewhere. */
 	ob_node_p first = ob_tree_first(&ob->best_effort, here ? here : t->cpus);
 
@@ -256,6 +268,7 @@ OB_FN void ob_fair_enqueue(ob_p ob OB_ARG, ob_task_p t OB_ARG, u32 woke, u64 now
 	if (first)
 		t->node.key = ob_min(t->vtime, first->key + ob_fair_weighted(t, OB_FAIR_LEAD));
 	if (woke) {
+		from = ob_fair_vtime(ob, t, now);
 		t->vtime = ob_max(t->node.key, from - ob_min(ob_fair_credit(ob, t), from));
 		t->node.key = t->vtime;
 	}
@@ -278,6 +291,8 @@ OB_INLINE void ob_fair_remove(ob_p ob, ob_task_p t, u64 now)
 	/* Its place counts once it is served: who changes CPUs takes none back with it. */
 	t->vtime = t->node.key;
 	ob_fair_subtract(ob, t);
+	if (!cpus)
+		return;
 	if (ob->best_effort.root)
 		cpus &= ~ob->best_effort.root->sub_mask;
 	for (; cpus && OB_LOOP; cpus &= cpus - 1)

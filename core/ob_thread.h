@@ -271,8 +271,6 @@ OB_FN void ob_settle(ob_p ob OB_ARG, ob_task_p t OB_ARG, u64 now)
 	ob_server_p sv = t->server ? t->server : t->home;
 	int out;
 
-	if (!sv)
-		return;
 	if (!t->server && sv->used == 2) {
 		ob_attach(ob, t, OB_NULL, now);
 		return;
@@ -303,7 +301,8 @@ OB_FN void ob_ready(ob_p ob OB_ARG, ob_task_p t OB_ARG, u64 now)
 
 	if (t->waiting)
 		return;
-	ob_settle(ob, t, now);
+	if (t->server || t->home)
+		ob_settle(ob, t, now);
 	sv = t->server;
 	t->awake = 1;
 	t->picked = 0;
@@ -313,7 +312,8 @@ OB_FN void ob_ready(ob_p ob OB_ARG, ob_task_p t OB_ARG, u64 now)
 	if (!sv) {
 		u64 cpus = ob->best_effort.root ? ob->best_effort.root->sub_mask : 0;
 
-		ob_share_arrive(ob, t->cpus & ~cpus, now);
+		if (ob->share_ready)
+			ob_share_arrive(ob, t->cpus & ~cpus, now);
 		ob_fair_enqueue(ob, t, woke, now);
 		if (!(t->cpus & ob->online))
 			ob->kick |= ob->online & -ob->online;
@@ -324,7 +324,9 @@ OB_FN void ob_ready(ob_p ob OB_ARG, ob_task_p t OB_ARG, u64 now)
 			ob->kick |= cpus;
 			return;
 		}
-		if (!ob_share_claim(ob, t->cpus, now) && woke)
+		if (ob->share_ready && ob_share_claim(ob, t->cpus, now))
+			return;
+		if (woke)
 			ob_fair_wake(ob, t, now);
 		return;
 	}

@@ -58,10 +58,11 @@ struct ob_task {
 	u8 awake;   /* between waking and sleeping */
 	u8 waiting; /* queued: in a server's list or in the best-effort tree */
 	u8 running;
-	u8 picked; /* taken from its queue, not yet running */
-	u8 kernel; /* one of the kernel's own threads */
-	u8 away;   /* best effort for a turn; its reservation (home) counts it as awake */
-	u8 told;   /* a thread has woken it, not an interrupt */
+	u8 picked;  /* taken from its queue, not yet running */
+	u8 kernel;  /* one of the kernel's own threads */
+	u8 away;    /* best effort for a turn; its reservation (home) counts it as awake */
+	u8 told;    /* a thread has woken it, not an interrupt */
+	u8 notable; /* counted in ob->notable */
 };
 
 /* Where a split reservation has which part of its budget (ob_window.h). */
@@ -251,7 +252,8 @@ struct ob {
 	u64 vtime;                  /* of the best-effort class: never goes back */
 	u64 origin;                 /* of the virtual times that are summed up, ... */
 	s64 ahead;                  /* ... and by how much those who wait are ahead of it, in all */
-	u64 engaged;                /* reservations that have threads */
+	u64 notable; /* of those, who may be worth a look before a slice is over (ob_fair_look) */
+	u64 engaged; /* reservations that have threads */
 	u64 online;
 	u64 idle; /* CPUs with nothing to run that nobody has been sent to yet */
 	/* Effects, collected during a call; the shell carries them out and clears them. */

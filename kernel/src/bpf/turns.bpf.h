@@ -155,7 +155,9 @@ void BPF_STRUCT_OPS(onbeat_enqueue, struct task_struct *p, u64 enq_flags)
 	LOCKED(fx)
 	{
 		/* An unlocked look may have told `dequeue` that it was in no queue. */
-		ob_unqueue(&shell->ob, t);
+		if (t->waiting)
+			ob_unqueue(&shell->ob, t);
+		t->picked = 0;
 		t->cpus = cpus;
 		/* Who has been killed only has to end: of a budget that is used up it would wait
 		 * for turns. */
