@@ -163,14 +163,13 @@ impl World {
 
 /// Plays sets of many sizes under every policy and order: what costs more than `most` says.
 fn dear(lends: bool, most: impl Fn(f64) -> f64) -> String {
-    let orders = [ffi::OB_ORDER_EDF, ffi::OB_ORDER_RM, ffi::OB_ORDER_EDZL, ffi::OB_ORDER_FIFO];
     let mut dear = Vec::new();
     for (kind, name) in (0..).zip(server_policies()) {
         // SAFETY: any number is a valid argument.
         if lends != (unsafe { counted::onbeat_counted_policy_lends(kind) } != ffi::OB_LENDS_NOT) {
             continue;
         }
-        for order in orders {
+        for order in 0..ffi::OB_ORDER_COUNT {
             for n in [10, 100, 1000, 10_000] {
                 let mut world = World::new(n, kind, order);
                 world.play(5000);

@@ -61,7 +61,7 @@ struct Options {
     /// CPUs that reservations may use, such as 0-3,6 [default: all]
     #[arg(long, value_name = "LIST")]
     cpus: Option<String>,
-    /// Clusters of CPUs under the c-edf policies; must divide the number of CPUs
+    /// Clusters of CPUs under policies named c-…; must divide the number of CPUs
     #[arg(long, default_value_t = 2, value_name = "N")]
     clusters: u32,
     /// What best-effort work is guaranteed of every CPU

@@ -81,6 +81,32 @@ fn who_sleeps_to_go_first_has_no_more_than_its_part() {
     }
 }
 
+/// When who runs, of the first weight, is compared with one of the second that waits, ns after it began; u64::MAX: not
+/// before its slice is over. Unless `told` that one comes by the clock, and uses little.
+fn looks_after(weights: [u64; 2], told: bool) -> u64 {
+    let mut core = core(&weights);
+    core.told(0);
+    core.ready(0, 0);
+    assert_eq!(core.pick(0, NOBODY, 0), 0);
+    if told {
+        core.told(1);
+    }
+    core.ready(1, 0);
+    // What waking has set is not what is looked for.
+    core.run(0, 0, 0);
+    core.timer(0)
+}
+
+#[test]
+fn who_runs_is_compared_early_with_who_uses_little_or_weighs_more_and_else_not() {
+    assert_eq!(looks_after([NICE_0, NICE_0], true), u64::MAX);
+    assert!(looks_after([NICE_0, NICE_0], false) <= MS);
+    // A slice of the lighter one in proportion: 4 ms.
+    assert_eq!(looks_after([NICE_0 / 2, NICE_0], true), 2 * MS);
+    assert_eq!(looks_after([NICE_0, 2 * NICE_0], true), 2 * MS);
+    assert_eq!(looks_after([NICE_0, NICE_0 / 2], true), u64::MAX);
+}
+
 #[test]
 fn parts_over_a_second_are_as_weights_within_two_per_cent() {
     for weights in [[1024, 1024, 1024], [1024, 335, 110], [9548, 1024, 1024], [1024, 820, 655]] {

@@ -69,7 +69,7 @@ pub struct TaskSet {
     /// What a user's reservations may take ahead of best-effort work, of all CPUs, above 0 up to 1; `None` = no limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_share: Option<Fraction>,
-    /// Number of equal clusters under `c-edf`; divides `cpus`.
+    /// Number of equal clusters under the `c-…` orders; divides `cpus`.
     pub clusters: u32,
     /// Kernel the lab boots.
     pub kernel: Kernel,
