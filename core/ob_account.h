@@ -125,7 +125,7 @@ OB_INLINE int ob_account_limits(ob_server_p sv)
  * period, or on one that is due so late that Q/P is ahead of it. */
 OB_FN u64 ob_account_ahead(ob_server_p sv OB_ARG, u64 now)
 {
-	if (sv->throttled || sv->urgent)
+	if (sv->state == OB_RESTS || sv->urgent)
 		return 0;
 	if (sv->spent || sv->e <= 0 || ob_server_over(sv) > now)
 		return 1;
@@ -165,9 +165,8 @@ OB_FN void ob_account_watch(ob_p ob OB_ARG, ob_server_p sv OB_ARG, u64 now)
 	if (lack < ob_account_worth(a->rate, OB_ACCOUNT_LOOK))
 		wait = lack > 0 ? ((u64)lack << OB_SHARE_BITS) / a->rate : 0;
 	/* A moment late, what is due may be too much for the time that is left. */
-	sv->due.key = ob_min(now + ob_max(wait, OB_ACCOUNT_SOON), ob_max(even, now + 1));
-	ob_tree_insert(&ob->demoted, &sv->due);
-	ob->alarm_at = ob_min(ob->alarm_at, sv->due.key);
+	wait = ob_min(now + ob_max(wait, OB_ACCOUNT_SOON), ob_max(even, now + 1));
+	ob_due_set(ob, &sv->due, OB_DUE_REVIEW, wait);
 }
 
 /* What it is ahead of best effort or behind it outlives its being demoted, up to a slice. */
@@ -187,7 +186,7 @@ OB_FN void ob_account_promote(ob_p ob OB_ARG, ob_server_p sv OB_ARG)
 	if (!sv->demoted)
 		return;
 	sv->demoted = 0;
-	ob_tree_remove(&ob->demoted, &sv->due);
+	ob_due_set(ob, &sv->due, OB_DUE_REVIEW, 0);
 	sv->lag = (s64)(sv->vtime - ob_account_vtime(ob, sv));
 	if (sv->lag > slice)
 		sv->lag = slice;
@@ -214,7 +213,6 @@ OB_FN void ob_account_renewed(ob_p ob OB_ARG, ob_server_p sv OB_ARG, u64 now)
 	}
 	/* A budget that came early: that it is ahead no more when it is due may not be overlooked.
 	 */
-	ob_tree_remove(&ob->demoted, &sv->due);
 	ob_account_watch(ob, sv, now);
 }
 

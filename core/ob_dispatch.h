@@ -27,10 +27,7 @@ OB_FN u64 ob_thread_take(ob_p ob OB_ARG, ob_server_p sv OB_ARG, ob_cpu_p c OB_AR
 	if (!t)
 		return 0;
 	ob_thread_unlink(sv, t);
-	if (sv->throttled)
-		ob_patience_sync(ob, sv);
-	else
-		ob_server_update(ob, sv);
+	ob_server_update(ob, sv);
 	return (u64)t;
 }
 
@@ -59,7 +56,7 @@ OB_INLINE ob_task_p ob_other_take(ob_p ob, ob_cpu_p c, u64 now)
 OB_INLINE void ob_budget_enforce(ob_p ob, ob_server_p sv, u64 now)
 {
 	ob_server_charge(sv, now);
-	if (sv->e > 0 || sv->throttled || sv->spent || !ob_policy_enforces(sv))
+	if (sv->e > 0 || sv->state == OB_RESTS || sv->spent || !ob_policy_enforces(sv))
 		return;
 	/* What it was given in a window whose share is used up is used up, too. */
 	if (sv->starved) {
@@ -80,7 +77,7 @@ OB_INLINE void ob_budget_enforce(ob_p ob, ob_server_p sv, u64 now)
  * queue changes with what it has had. */
 OB_FN void ob_account_check(ob_p ob OB_ARG, ob_server_p sv OB_ARG, u64 now)
 {
-	if (!ob_account_limits(sv) || !sv->active)
+	if (!ob_account_limits(sv) || !sv->state)
 		return;
 	if (sv->demoted) {
 		if (ob_account_restored(sv, now))
@@ -399,17 +396,6 @@ OB_INLINE void ob_spent_over(ob_p ob, ob_server_p sv, u64 now)
 	ob_preempt(ob, sv, sv->head ? sv->head->cpu : 0);
 }
 
-/* The first node, if its time has come; else null, and its key lowers `*next`. */
-OB_INLINE ob_node_p ob_tree_due(ob_tree_p t, u64 now, u64 *next)
-{
-	ob_node_p n = ob_tree_head(t);
-
-	if (!n || n->key <= now)
-		return n;
-	*next = ob_min(*next, n->key);
-	return OB_NULL;
-}
-
 /* Whether a lending server's laxity is about to end, and has not. */
 OB_INLINE int ob_soon(ob_server_p sv, u64 now)
 {
@@ -427,79 +413,73 @@ OB_FN void ob_account_review(ob_p ob OB_ARG, ob_server_p sv OB_ARG, u64 now)
 		ob_preempt(ob, sv, sv->head ? sv->head->cpu : 0);
 		return;
 	}
-	ob_tree_remove(&ob->demoted, &sv->due);
 	ob_account_watch(ob, sv, now);
 }
 
-/* Brings back the servers whose time of replenishment has come, makes those urgent whose laxity
- * has ended, and takes those whose window has to their next CPU. */
+/* A throttled server's time of replenishment has come. */
+OB_INLINE void ob_refill(ob_p ob, ob_server_p sv, u64 now)
+{
+	sv->state = OB_READY;
+	ob_policy_replenished(ob, sv, now);
+	ob_server_requeue(ob, sv);
+	ob_preempt(ob, sv, sv->head ? sv->head->cpu : 0);
+}
+
+/* Laxity has ended, or is about to. */
+OB_INLINE void ob_laxity_over(ob_p ob, ob_server_p sv, u64 now)
+{
+	/* A thread of it has run meanwhile beside those that wait. */
+	if (sv->running && now > sv->charged) {
+		ob_server_charge(sv, now);
+		ob_server_requeue(ob, sv);
+		if (!ob_due_comes(&sv->due, OB_DUE_LAXITY, now))
+			return;
+	}
+	if (ob_soon(sv, now))
+		sv->soon = 1;
+	else
+		sv->urgent = 1;
+	ob_server_requeue(ob, sv);
+	ob_preempt(ob, sv, sv->head ? sv->head->cpu : 0);
+}
+
+/* What is due at a server. Each may undo the next. */
+OB_FN void ob_due_server(ob_p ob OB_ARG, ob_server_p sv OB_ARG, u64 now)
+{
+	ob_due_p due = &sv->due;
+
+	if (ob_due_comes(due, OB_DUE_WINDOW, now))
+		ob_window_over(ob, sv, now);
+	if (ob_due_comes(due, OB_DUE_SPENT, now))
+		ob_spent_over(ob, sv, now);
+	if (ob_due_comes(due, OB_DUE_REFILL, now))
+		ob_refill(ob, sv, now);
+	if (ob_due_comes(due, OB_DUE_LAXITY, now))
+		ob_laxity_over(ob, sv, now);
+	if (ob_due_comes(due, OB_DUE_PATIENCE, now))
+		ob_patience_lost(ob, sv, now);
+	if (ob_due_comes(due, OB_DUE_REVIEW, now))
+		ob_account_review(ob, sv, now);
+}
+
+/* Sees to all that is due: budgets that come back, laxity, windows and patience that end, slack
+ * that is to be reckoned anew. */
 OB_FN void ob_alarm(ob_p ob OB_ARG, u64 now)
 {
-	u64 next = OB_NEVER;
-	ob_server_p sv;
-	ob_node_p n;
-	u32 i;
+	ob_node_p n = ob_tree_head(&ob->due);
 
-	/* What comes back may at once be linked again, and lowers this. */
-	ob->alarm_at = OB_NEVER;
-	while (OB_LOOP) {
-		n = ob_tree_due(&ob->windows, now, &next);
-		if (!n)
-			break;
-		if (OB_SERVER_OF_LAX(n)->spent)
-			ob_spent_over(ob, OB_SERVER_OF_LAX(n), now);
-		else
-			ob_window_over(ob, OB_SERVER_OF_LAX(n), now);
-	}
-	while (OB_LOOP) {
-		sv = (ob_server_p)ob_tree_due(&ob->throttled, now, &next);
-		if (!sv)
-			break;
-		ob_tree_remove(&ob->throttled, &sv->node);
-		sv->throttled = 0;
-		ob_policy_replenished(ob, sv, now);
-		ob_server_requeue(ob, sv);
-		ob_preempt(ob, sv, sv->head ? sv->head->cpu : 0);
-	}
-	while (OB_LOOP) {
-		n = ob_tree_due(&ob->laxity, now, &next);
-		if (!n)
-			break;
-		sv = OB_SERVER_OF_LAX(n);
-		/* A thread of it has run meanwhile beside those that wait. */
-		if (sv->running && now > sv->charged) {
-			ob_server_charge(sv, now);
-			ob_server_requeue(ob, sv);
-			if (!sv->lax.linked || sv->lax.key > now)
-				continue;
-		}
-		if (ob_soon(sv, now))
-			sv->soon = 1;
-		else
-			sv->urgent = 1;
-		ob_server_requeue(ob, sv);
-		ob_preempt(ob, sv, sv->head ? sv->head->cpu : 0);
-	}
-	while (OB_LOOP) {
-		n = ob_tree_due(&ob->patience, now, &next);
-		if (!n)
-			break;
-		ob_patience_lost(ob, OB_SERVER_OF_WAIT(n), now);
-	}
-	while (OB_LOOP) {
-		n = ob_tree_due(&ob->demoted, now, &next);
-		if (!n)
-			break;
-		ob_account_review(ob, OB_SERVER_OF_DUE(n), now);
-	}
-	for (i = OB_ZERO; i < ob->nr_domains && OB_LOOP; i++) {
-		ob_domain_p d = &ob->domain[i & (OB_MAX_DOMAINS - 1)];
+	for (; n && n->key <= now && OB_LOOP; n = ob_tree_head(&ob->due)) {
+		ob_due_p due = OB_OF(ob_due, node, n);
 
-		if (d->look_at <= now)
-			ob_slack_look(ob, d, now);
-		next = ob_min(next, d->look_at);
+		ob_tree_remove(&ob->due, n);
+		/* Of those that are linked, only domains have one of these. */
+		if (!due->at[OB_DUE_LOOK])
+			ob_due_server(ob, OB_OF(ob_server, due, due), now);
+		else if (ob_due_comes(due, OB_DUE_LOOK, now))
+			ob_slack_look(ob, OB_OF(ob_domain, due, due), now);
+		ob_due_link(ob, due);
 	}
-	ob->alarm_at = ob_min(ob->alarm_at, next);
+	ob->alarm_at = n ? n->key : OB_NEVER;
 }
 
 #endif

@@ -39,8 +39,8 @@ OB_INLINE int ob_pledges(ob_server_p sv)
 	return ob_policy_lends(sv) && !sv->legs && ob_order_deadlines(sv);
 }
 
-/* The server whose `pledge` is at n: the third of the nodes at its beginning. */
-#define OB_SERVER_OF_PLEDGE(n) ((ob_server_p)((n) - 2))
+/* The server whose `pledge` is at n. */
+#define OB_SERVER_OF_PLEDGE(n) OB_OF(ob_server, pledge, n)
 
 OB_FN void ob_unpledge(ob_server_p sv OB_ARG)
 {

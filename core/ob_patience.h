@@ -14,8 +14,8 @@
 
 #include "ob_key.h"
 
-/* The server whose `wait` is at n: the fifth of the nodes at its beginning. */
-#define OB_SERVER_OF_WAIT(n) ((ob_server_p)((n) - 4))
+/* The server whose `wait` is at n. */
+#define OB_SERVER_OF_WAIT(n) OB_OF(ob_server, wait, n)
 
 /* CPUs on which a waiting thread of `sv` may run. */
 OB_FN u64 ob_patience_mask(ob_server_p sv OB_ARG)
@@ -33,7 +33,8 @@ OB_FN u64 ob_patience_mask(ob_server_p sv OB_ARG)
 /* Nothing is to be waited for, or those who waited have had their turns. */
 OB_FN void ob_patience_end(ob_p ob OB_ARG, ob_server_p sv OB_ARG)
 {
-	ob_tree_remove(sv->outwaited ? &ob->impatient : &ob->patience, &sv->wait);
+	ob_tree_remove(&ob->impatient, &sv->wait);
+	ob_due_set(ob, &sv->due, OB_DUE_PATIENCE, 0);
 	ob->outwaited -= sv->outwaited;
 	sv->outwaited = 0;
 }
@@ -41,8 +42,8 @@ OB_FN void ob_patience_end(ob_p ob OB_ARG, ob_server_p sv OB_ARG)
 /* Whether its deadline serves it before that. (The first kind is none: others do not end, then.) */
 OB_INLINE int ob_patience_needless(ob_server_p sv, u64 end)
 {
-	return sv->kind && ob_order_deadlines(sv) && !sv->throttled && !sv->spent && !sv->demoted &&
-	       sv->s <= end;
+	return sv->kind && ob_order_deadlines(sv) && sv->state == OB_READY && !sv->spent &&
+	       !sv->demoted && sv->s <= end;
 }
 
 /* To be called when sv's waiting threads or deadline have changed. */
@@ -50,16 +51,12 @@ OB_FN void ob_patience_sync(ob_p ob OB_ARG, ob_server_p sv OB_ARG)
 {
 	u64 end = sv->served + OB_PATIENCE;
 
-	if (!sv->active || !sv->waiting) {
+	if (!sv->state || !sv->waiting) {
 		ob_patience_end(ob, sv);
 	} else if (sv->outwaited) {
 		ob_tree_update(&sv->wait, ob_patience_mask(sv), 0);
-	} else if (!sv->wait.linked && !ob_patience_needless(sv, end)) {
-		sv->wait.key = end;
-		sv->wait.mask = 0;
-		sv->wait.over = 0;
-		ob_tree_insert(&ob->patience, &sv->wait);
-		ob->alarm_at = ob_min(ob->alarm_at, end);
+	} else if (!sv->due.at[OB_DUE_PATIENCE] && !ob_patience_needless(sv, end)) {
+		ob_due_set(ob, &sv->due, OB_DUE_PATIENCE, end);
 	}
 }
 
@@ -80,7 +77,6 @@ OB_FN void ob_patience_lost(ob_p ob OB_ARG, ob_server_p sv OB_ARG, u64 now)
 {
 	u64 cpus, idle;
 
-	ob_tree_remove(&ob->patience, &sv->wait);
 	/* It has been served since; but siblings that run may be where others may not. */
 	if (!sv->pinned && (sv->running || sv->served + OB_PATIENCE > now)) {
 		if (sv->running)
@@ -93,6 +89,7 @@ OB_FN void ob_patience_lost(ob_p ob OB_ARG, ob_server_p sv OB_ARG, u64 now)
 	ob->outwaited += sv->outwaited;
 	sv->wait.key = sv->served;
 	sv->wait.mask = cpus;
+	sv->wait.over = 0;
 	cpus &= ~(ob->best_effort.root ? ob->best_effort.root->sub_mask : 0);
 	ob_share_arrive(ob, cpus, now);
 	ob_tree_insert(&ob->impatient, &sv->wait);

@@ -18,7 +18,7 @@ OB_FN void ob_server_strand(ob_p ob OB_ARG, ob_server_p sv OB_ARG, u64 now)
 		ob_thread_unlink(sv, t);
 		ob_ready(ob, t, now);
 	}
-	if (sv->active && !sv->throttled)
+	if (sv->state == OB_READY)
 		ob_server_requeue(ob, sv);
 }
 
@@ -47,10 +47,9 @@ OB_FN void ob_online(ob_p ob OB_ARG, u32 cpu, u32 on, u64 now)
 OB_FN void ob_server_place(ob_p ob OB_ARG, ob_server_p sv OB_ARG, u64 domain, u64 cpus, u64 now)
 {
 	ob_server_dismiss(ob, sv);
-	if (!sv->throttled)
-		ob_tree_remove(&sv->domain->active, &sv->node);
+	ob_tree_remove(&sv->domain->active, &sv->node);
 	if (sv->legs) {
-		ob_tree_remove(ob_server_windowed(sv) ? &ob->windows : &ob->laxity, &sv->lax);
+		ob_due_set(ob, &sv->due, OB_DUE_WINDOW, 0);
 		sv->legs = 0;
 		sv->shift = 0;
 		sv->starved = 0;
@@ -59,7 +58,7 @@ OB_FN void ob_server_place(ob_p ob OB_ARG, ob_server_p sv OB_ARG, u64 domain, u6
 	ob_server_rehome(ob, sv, &ob->domain[domain % OB_MAX_DOMAINS], cpus);
 	ob_server_admit(ob, sv);
 	ob_server_expel(ob, sv, now);
-	if (sv->throttled) {
+	if (sv->state == OB_RESTS) {
 		ob_patience_sync(ob, sv);
 		return;
 	}
@@ -77,12 +76,11 @@ OB_FN void ob_server_split(ob_p ob OB_ARG, ob_server_p sv OB_ARG, u64 now)
 	ob_unspend(ob, sv);
 	sv->legs = legs;
 	ob_server_admit(ob, sv);
-	/* Unsplit it may have been linked there; split it is not yet in the other. */
-	ob_tree_remove(&ob->laxity, &sv->lax);
+	ob_due_set(ob, &sv->due, OB_DUE_LAXITY, 0);
 	sv->urgent = 0;
 	ob_server_expel(ob, sv, now);
 	ob_window_restart(ob, sv, now);
-	if (!sv->throttled)
+	if (sv->state != OB_RESTS)
 		ob_preempt(ob, sv, sv->head ? sv->head->cpu : 0);
 }
 

@@ -24,16 +24,16 @@ OB_INLINE int ob_server_starves(ob_server_p sv)
 	return sv->starved && sv->e <= 0;
 }
 
-/* Whether its `lax` is for ob->windows. */
+/* Whether it changes CPUs at the ends of its windows only (EDF-WMR). */
 OB_INLINE int ob_server_windowed(ob_server_p sv)
 {
-	return (sv->legs && sv->postponed) || sv->spent;
+	return sv->legs && sv->postponed;
 }
 
 /* Whether it may not run now, though its threads want to. */
 OB_INLINE int ob_server_rests(ob_server_p sv)
 {
-	return sv->throttled || ob_server_starves(sv);
+	return sv->state == OB_RESTS || ob_server_starves(sv);
 }
 
 /* How far the server has run ahead of its bandwidth: s − P; above `now` it has overrun. A split one
@@ -124,23 +124,15 @@ OB_FN void ob_laxity_sync(ob_p ob OB_ARG, ob_server_p sv OB_ARG)
 {
 	u64 need = (u64)sv->e + (sv->counted && !sv->soon ? OB_MARGIN : 0), end;
 
-	/* Windows that change at their ends turn up elsewhere. */
-	if (!ob_order_laxity(sv) || ob_server_windowed(sv))
+	if (!ob_order_laxity(sv))
 		return;
-	if (!sv->active || sv->throttled || !sv->waiting || sv->urgent || sv->e <= 0 ||
-	    ob_server_sees_to(ob, sv)) {
-		ob_tree_remove(&ob->laxity, &sv->lax);
-		return;
-	}
-	end = sv->s > need ? sv->s - need : 0;
-	if (sv->lax.linked) {
-		if (sv->lax.key == end)
-			return;
-		ob_tree_remove(&ob->laxity, &sv->lax);
-	}
-	sv->lax.key = end;
-	ob_tree_insert(&ob->laxity, &sv->lax);
-	ob->alarm_at = ob_min(ob->alarm_at, end);
+	/* Windows that change at their ends see to it. */
+	if (sv->state != OB_READY || !sv->waiting || sv->urgent || sv->e <= 0 ||
+	    ob_server_windowed(sv) || ob_server_sees_to(ob, sv))
+		end = 0;
+	else
+		end = sv->s > need ? sv->s - need : 1;
+	ob_due_set(ob, &sv->due, OB_DUE_LAXITY, end);
 }
 
 /* The key of those of sv's threads that wait. Without laxity a server needs one CPU, and has it if
@@ -173,8 +165,7 @@ OB_FN void ob_server_restand(ob_server_p sv OB_ARG, u64 now)
 {
 	u64 key;
 
-	/* A throttled one's node is elsewhere. */
-	if (!sv->node.linked || sv->throttled)
+	if (!sv->node.linked)
 		return;
 	if (ob_policy_lends(sv) != OB_LENDS_START && !sv->urgent && !sv->soon)
 		return;
@@ -273,7 +264,7 @@ OB_FN void ob_server_requeue(ob_p ob OB_ARG, ob_server_p sv OB_ARG)
 {
 	u64 key = ob_server_key(sv, sv->charged), waits, cpus;
 
-	if (sv->active && !sv->throttled) {
+	if (sv->state == OB_READY) {
 		waits = ob_server_node_key(sv, sv->charged);
 		if (sv->node.linked && sv->node.key == waits) {
 			ob_server_update(ob, sv);
@@ -381,12 +372,8 @@ OB_FN void ob_server_restore(ob_p ob OB_ARG, ob_server_p sv OB_ARG, u64 now)
 OB_INLINE void ob_server_throttle(ob_p ob, ob_server_p sv, u64 now, u64 until)
 {
 	ob_tree_remove(&sv->domain->active, &sv->node);
-	sv->throttled = ob_max(until, 1);
-	sv->node.key = sv->throttled;
-	sv->node.mask = 0;
-	sv->node.over = 0;
-	ob_tree_insert(&ob->throttled, &sv->node);
-	ob->alarm_at = ob_min(ob->alarm_at, sv->throttled);
+	sv->state = OB_RESTS;
+	ob_due_set(ob, &sv->due, OB_DUE_REFILL, ob_max(until, 1));
 	ob_emit(ob, now, OB_KC(OB_EV_THROTTLE, OB_NONE), OB_TS(OB_NONE, sv->id), 0, until);
 }
 

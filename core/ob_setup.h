@@ -23,17 +23,12 @@ OB_INLINE int ob_init(ob_p ob, u32 nr_cpus, u32 nr_domains, u32 share_permille, 
 	ob->share_period = share_permille ? quantum * 1000 / share_permille : 0;
 	ob->slice = 4000000;
 	ob->best_effort.random = 0x9E3779B9u;
-	ob->throttled.random = 0x7F4A7C15u;
-	ob->laxity.random = 0xC2B2AE35u;
-	ob->patience.random = 0x2545F491u;
 	ob->impatient.random = 0x6C62272Eu;
-	ob->windows.random = 0x27D4EB2Fu;
-	ob->demoted.random = 0x9C0F4A5Du;
+	ob->due.random = 0x9C0F4A5Du;
 	ob->account[0].count = 1;
 	for (i = 0; i < nr_domains; i++) {
 		ob->domain[i].active.random = 0x85EBCA6Bu + i;
 		ob->domain[i].pledges.random = 0x165667B1u + i;
-		ob->domain[i].look_at = OB_NEVER;
 		ob->domain[i].tight = 1;
 	}
 	for (i = 0; i < nr_cpus; i++) {

@@ -15,7 +15,7 @@
 #ifndef OB_SHARE_H
 #define OB_SHARE_H
 
-#include "ob_types.h"
+#include "ob_due.h"
 
 /* Best-effort and idle time that a CPU can put by, ns: as much as lets a second of an overload
  * still hold the share less half a percent point: 0.5 % of 1 s, less two quanta of 1 ms. */

@@ -42,7 +42,7 @@ OB_INLINE void ob_pledges_forget(ob_domain_p d, u64 now)
 	while (OB_LOOP) {
 		ob_node_p n = ob_tree_head(&d->pledges);
 
-		if (!n || n->key > now || OB_SERVER_OF_PLEDGE(n)->active)
+		if (!n || n->key > now || OB_SERVER_OF_PLEDGE(n)->state)
 			return;
 		ob_unpledge(OB_SERVER_OF_PLEDGE(n));
 	}
@@ -56,7 +56,7 @@ OB_INLINE s64 ob_pledged(ob_server_p sv, u64 left, u64 now)
 
 	if (sv->running && !sv->spent && now > sv->charged)
 		e -= (s64)((now - sv->charged) * sv->running);
-	if (!sv->active && e > most)
+	if (!sv->state && e > most)
 		e = most;
 	return e > 0 ? e : 0;
 }
@@ -147,7 +147,7 @@ OB_FN void ob_slack_add(ob_p ob OB_ARG, ob_domain_p d OB_ARG, ob_server_p sv OB_
 {
 	u64 left = ob_min(sv->s > now ? sv->s - now : 0, OB_SLACK_FAR);
 
-	if (sv->active && (sv->spent || sv->late || ob_policy_lends(sv) == OB_LENDS_START))
+	if (sv->state && (sv->spent || sv->late || ob_policy_lends(sv) == OB_LENDS_START))
 		d->sum.claims++;
 	if (d->sum.fresh <= left) {
 		ob_slack_force(ob, d, &sv->pledge, d->sum.fresh, now);
@@ -205,7 +205,7 @@ OB_FN void ob_slack_turn(ob_p ob OB_ARG, ob_domain_p d OB_ARG, u64 now)
 	for (n = ob_tree_head(&d->pledges); n && OB_LOOP; n = ob_tree_next(n)) {
 		ob_server_p sv = OB_SERVER_OF_PLEDGE(n);
 
-		if (!sv->active || sv->throttled)
+		if (sv->state != OB_READY)
 			continue;
 		ob_server_charge(sv, now);
 		ob_server_requeue(ob, sv);
@@ -213,7 +213,7 @@ OB_FN void ob_slack_turn(ob_p ob OB_ARG, ob_domain_p d OB_ARG, u64 now)
 	for (n = ob_tree_head(&d->pledges); n && OB_LOOP; n = ob_tree_next(n)) {
 		ob_server_p sv = OB_SERVER_OF_PLEDGE(n);
 
-		if (sv->active && sv->waiting)
+		if (sv->state && sv->waiting)
 			ob_preempt(ob, sv, sv->head ? sv->head->cpu : 0);
 	}
 }
@@ -236,15 +236,14 @@ OB_FN void ob_slack_look(ob_p ob OB_ARG, ob_domain_p d OB_ARG, u64 now)
 	ob_slack_reckon(ob, d, now);
 	d->looked = now;
 	if (!d->sum.claims) {
-		d->look_at = OB_NEVER;
+		ob_due_set(ob, &d->due, OB_DUE_LOOK, 0);
 		return;
 	}
 	each = d->sum.least > 0 ? (u64)d->sum.least / ob_max(d->sum.cpus, 1) : 0;
 	/* What was tight stays so until there is some more. */
 	tight = each < least;
-	d->look_at =
-	    now + (tight ? ob_slack_wait(d, least) : ob_slack_lasts(ob, each - OB_SLACK_LEAST / 2));
-	ob->alarm_at = ob_min(ob->alarm_at, d->look_at);
+	each = tight ? ob_slack_wait(d, least) : ob_slack_lasts(ob, each - OB_SLACK_LEAST / 2);
+	ob_due_set(ob, &d->due, OB_DUE_LOOK, now + each);
 	if (tight == d->tight)
 		return;
 	d->tight = tight;
@@ -254,10 +253,11 @@ OB_FN void ob_slack_look(ob_p ob OB_ARG, ob_domain_p d OB_ARG, u64 now)
 /* Something has changed for the better: a tight domain is looked at, not too often. */
 OB_INLINE void ob_slack_hope(ob_p ob, ob_domain_p d, u64 now)
 {
-	if (!d->tight || d->look_at == OB_NEVER)
-		return;
-	d->look_at = ob_min(d->look_at, ob_max(now, d->looked + OB_SLACK_LEAST));
-	ob->alarm_at = ob_min(ob->alarm_at, d->look_at);
+	u64 at = d->due.at[OB_DUE_LOOK];
+
+	if (d->tight && at)
+		ob_due_set(ob, &d->due, OB_DUE_LOOK,
+			   ob_min(at, ob_max(now, d->looked + OB_SLACK_LEAST)));
 }
 
 /* `sv` begins to stand elsewhere than by its own pair. */
@@ -265,7 +265,7 @@ OB_INLINE void ob_slack_claim(ob_p ob, ob_server_p sv, u64 now)
 {
 	ob_domain_p d = sv->domain;
 
-	if (sv->counted && d->look_at == OB_NEVER)
+	if (sv->counted && !d->due.at[OB_DUE_LOOK])
 		ob_slack_look(ob, d, now);
 }
 
@@ -273,15 +273,10 @@ OB_INLINE void ob_slack_claim(ob_p ob, ob_server_p sv, u64 now)
  * and before if nobody lets it run. */
 OB_FN void ob_spend(ob_p ob OB_ARG, ob_server_p sv OB_ARG, u64 now)
 {
-	if (!sv->spent)
-		ob_tree_remove(&ob->laxity, &sv->lax);
-	else
-		ob_tree_remove(&ob->windows, &sv->lax);
 	sv->spent = 1;
 	sv->soon = 0;
-	sv->lax.key = sv->s - sv->shift;
-	ob_tree_insert(&ob->windows, &sv->lax);
-	ob->alarm_at = ob_min(ob->alarm_at, sv->lax.key);
+	ob_due_set(ob, &sv->due, OB_DUE_LAXITY, 0);
+	ob_due_set(ob, &sv->due, OB_DUE_SPENT, ob_max(sv->s - sv->shift, 1));
 	ob_slack_claim(ob, sv, now);
 }
 
@@ -289,7 +284,7 @@ OB_FN void ob_unspend(ob_p ob OB_ARG, ob_server_p sv OB_ARG)
 {
 	if (!sv->spent)
 		return;
-	ob_tree_remove(&ob->windows, &sv->lax);
+	ob_due_set(ob, &sv->due, OB_DUE_SPENT, 0);
 	sv->spent = 0;
 	sv->urgent = 0;
 }

@@ -59,7 +59,7 @@ OB_INLINE void ob_thread_unlink(ob_server_p sv, ob_task_p t)
 OB_FN void ob_server_begin(ob_p ob OB_ARG, ob_server_p sv OB_ARG, u64 now)
 {
 	ob_server_charge(sv, now);
-	sv->active = 1;
+	sv->state = OB_READY;
 	sv->release = now;
 	sv->begun = sv->consumed;
 	sv->urgent = 0;
@@ -67,7 +67,7 @@ OB_FN void ob_server_begin(ob_p ob OB_ARG, ob_server_p sv OB_ARG, u64 now)
 	sv->soon = 0;
 	ob_owed_release(sv, now);
 	ob_policy_release(ob, sv, now);
-	if (sv->e <= 0 && ob_policy_enforces(sv) && !sv->throttled)
+	if (sv->e <= 0 && ob_policy_enforces(sv) && sv->state == OB_READY)
 		ob_policy_exhausted(ob, sv, now);
 	ob_emit(ob, now, OB_KC(OB_EV_ACTIVATE, OB_NONE), OB_TS(OB_NONE, sv->id), (u64)sv->e, sv->s);
 }
@@ -102,7 +102,7 @@ OB_FN void ob_server_wake(ob_p ob OB_ARG, ob_server_p sv OB_ARG, u64 now)
 OB_INLINE void ob_server_rouse(ob_p ob, ob_server_p sv, u64 now)
 {
 	sv->served = now;
-	if (sv->active)
+	if (sv->state)
 		ob_server_wake(ob, sv, now);
 	else
 		ob_server_begin(ob, sv, now);
@@ -113,18 +113,17 @@ OB_FN void ob_server_leave(ob_p ob OB_ARG, ob_server_p sv OB_ARG, u64 now)
 {
 	ob_server_charge(sv, now);
 	ob_account_promote(ob, sv);
-	ob_tree_remove(sv->throttled ? &ob->throttled : &sv->domain->active, &sv->node);
+	ob_tree_remove(&sv->domain->active, &sv->node);
 	/* One that leaves while throttled keeps e ≤ 0 and its deadline: the release rule sees that.
 	 */
-	sv->throttled = 0;
-	sv->active = 0;
+	sv->state = OB_IDLE;
 	sv->urgent = 0;
 	sv->starved = 0;
 	sv->marked = 0;
-	ob_tree_remove(ob_server_windowed(sv) ? &ob->windows : &ob->laxity, &sv->lax);
 	sv->spent = 0;
 	sv->soon = 0;
 	ob_patience_end(ob, sv);
+	ob_due_forget(ob, &sv->due);
 }
 
 /* A job of `sv` ends: counters, and the policy may pass on what is left. */
@@ -172,10 +171,7 @@ OB_FN void ob_unqueue(ob_p ob OB_ARG, ob_task_p t OB_ARG)
 		return;
 	}
 	ob_thread_unlink(sv, t);
-	if (sv->throttled)
-		ob_patience_sync(ob, sv);
-	else
-		ob_server_update(ob, sv);
+	ob_server_update(ob, sv);
 }
 
 /* `t`, stopped and unqueued, sleeps: if it is the last thread of its server, the job is done. */
@@ -195,7 +191,7 @@ OB_FN void ob_sleep(ob_p ob OB_ARG, ob_task_p t OB_ARG, u64 now)
 		sv = t->home;
 	}
 	sv->awake--;
-	if (sv->awake || !sv->active)
+	if (sv->awake || !sv->state)
 		return;
 	if (sv->marks)
 		ob_server_unbegin(ob, sv, now);
@@ -333,7 +329,7 @@ OB_FN void ob_ready(ob_p ob OB_ARG, ob_task_p t OB_ARG, u64 now)
 	if (woke && !sv->awake++)
 		ob_server_rouse(ob, sv, now);
 	ob_thread_link(ob, sv, t, at_head);
-	if (sv->throttled) {
+	if (sv->state == OB_RESTS) {
 		ob_patience_sync(ob, sv);
 		return;
 	}
@@ -376,7 +372,7 @@ OB_FN void ob_mark(ob_p ob OB_ARG, ob_task_p t OB_ARG, u64 now)
 {
 	ob_server_p sv = t->server;
 
-	if (!sv || !sv->marks || !sv->active)
+	if (!sv || !sv->marks || !sv->state)
 		return;
 	ob_server_end(ob, sv, now);
 	sv->marked_consumed = sv->consumed;

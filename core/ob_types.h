@@ -32,6 +32,31 @@
 #define OB_KEY_BE (~0ULL - 1)
 #define OB_KEY_IDLE (~0ULL)
 
+/* What a server, or a domain, may wait for that comes by itself (ob_due.h), in the order in which
+ * it is seen to. */
+enum ob_due_kind {
+	OB_DUE_WINDOW = 0,   /* split: the end of its window (EDF-WMR) */
+	OB_DUE_SPENT = 1,    /* the deadline of one that lives on slack */
+	OB_DUE_REFILL = 2,   /* a throttled one's next budget */
+	OB_DUE_LAXITY = 3,   /* EDZL: the end of its laxity */
+	OB_DUE_PATIENCE = 4, /* the end of its patience (ob_patience.h) */
+	OB_DUE_REVIEW = 5,   /* a demoted one is looked at (ob_account.h) */
+	OB_DUE_LOOK = 6,     /* a domain's slack is looked at (ob_slack.h) */
+	OB_DUE_COUNT,
+};
+
+struct ob_due {
+	struct ob_node node;  /* in ob->due */
+	u64 at[OB_DUE_COUNT]; /* instants; 0: none */
+};
+
+/* What state a server is in. */
+enum ob_state {
+	OB_IDLE = 0,  /* it has no job */
+	OB_READY = 1, /* it has one, and stands in its domain's queue */
+	OB_RESTS = 2, /* it has one, and waits for its next budget in no queue */
+};
+
 struct ob_server;
 struct ob_domain;
 struct ob_account;
@@ -94,12 +119,10 @@ struct ob_terms {
 #define OB_NO_ACCOUNT 0xFFFFFFFFU
 
 struct ob_server {
-	struct ob_node
-	    node; /* in domain->active while it has work; in ob->throttled while it waits */
-	struct ob_node lax;    /* in ob->laxity while it could become urgent; in ob->windows */
+	struct ob_node node;   /* in domain->active while it is ready */
+	struct ob_due due;     /* what time alone changes */
 	struct ob_node pledge; /* in domain->pledges, by deadline, if it lends (ob_key.h) */
-	struct ob_node due;    /* in ob->demoted, by when it is looked at (ob_account.h) */
-	struct ob_node wait;   /* in ob->patience or, with turns to be had, ob->impatient */
+	struct ob_node wait;   /* in ob->impatient, with turns to be had */
 	struct ob_domain OB_ARENA *domain;
 	struct ob_task OB_ARENA *head; /* waiting threads, first come first served */
 	struct ob_task OB_ARENA *tail;
@@ -111,14 +134,13 @@ struct ob_server {
 	u64 s;        /* server deadline, absolute */
 	s64 saved_e;  /* FCBS: own pair, while a donated one is in use */
 	u64 saved_s;
-	u64 charged;   /* until when running threads have been charged */
-	u64 throttled; /* absolute time of replenishment, 0: not throttled */
-	u64 release;   /* of the current job */
-	u64 begun;     /* what had been consumed by then */
-	u64 wont;      /* what its jobs used to need in a period, ns; 0: not known */
-	u64 miss;      /* by how much that used to be wrong, ns */
-	u64 share;     /* Q/P in 2^-OB_SHARE_BITS, if it is counted */
-	u64 served;    /* until when it has run, or else when it woke or had a turn */
+	u64 charged; /* until when running threads have been charged */
+	u64 release; /* of the current job */
+	u64 begun;   /* what had been consumed by then */
+	u64 wont;    /* what its jobs used to need in a period, ns; 0: not known */
+	u64 miss;    /* by how much that used to be wrong, ns */
+	u64 share;   /* Q/P in 2^-OB_SHARE_BITS, if it is counted */
+	u64 served;  /* until when it has run, or else when it woke or had a turn */
 	u32 id;
 	u32 kind;    /* enum ob_kind, the server's rules (policies/registry.h) */
 	u32 order;   /* enum ob_order (orders/registry.h) */
@@ -129,8 +151,8 @@ struct ob_server {
 	u32 outwaited; /* turns that it is to have in best effort's time (ob_patience.h) */
 	u32 pinned;    /* waiting threads whose affinity is narrower than cpus */
 	u8 has_saved;
-	u8 marks; /* the program marks its jobs: sleeping does not end one */
-	u8 active;
+	u8 marks;                        /* the program marks its jobs: sleeping does not end one */
+	u8 state;                        /* enum ob_state */
 	u8 urgent;                       /* EDZL: no laxity is left */
 	u32 generation;                  /* of the slot: how often it has been taken */
 	struct ob_server OB_ARENA *next; /* a free slot: the next free one */
@@ -139,7 +161,7 @@ struct ob_server {
 	u8 starved;   /* so it waits for that end, its share used up, unless it is given budget */
 	u8 counted;   /* its share is in domain->bandwidth */
 	u8 demoted;   /* best effort's equal */
-	u8 spent;     /* no budget is left until s, only slack; in ob->windows by then */
+	u8 spent;     /* no budget is left until s, only slack */
 	u8 late;      /* its job runs on the budget of a later period */
 	u8 soon;      /* EDZL: laxity ends within OB_MARGIN */
 	u8 marked;    /* its job began with a mark, and may be none yet (ob_server_unbegin) */
@@ -208,7 +230,8 @@ struct ob_sums {
 };
 
 struct ob_domain {
-	struct ob_tree active; /* servers with work, by key */
+	struct ob_tree active; /* servers that are ready, by key */
+	struct ob_due due;     /* when its slack must be looked at again */
 	u64 cpus;
 	s64 bonus;              /* FCBS: B */
 	u64 bonus_since;        /* FCBS: t_last */
@@ -218,7 +241,6 @@ struct ob_domain {
 	u64 shortest;           /* no relative deadline of theirs is shorter, ns */
 	u64 largest;            /* no budget of theirs is larger, ns */
 	u64 looked;             /* when its slack was reckoned last */
-	u64 look_at;            /* when it must be again */
 	u32 uncounted;          /* servers whose demand is not known: there is no slack then */
 	u32 split;              /* windows of split servers: sporadic ones, tested as such */
 	struct ob_sums sum;     /* of the last look at its slack */
@@ -257,16 +279,11 @@ struct ob {
 	u64 online;
 	u64 idle; /* CPUs with nothing to run that nobody has been sent to yet */
 	/* Effects, collected during a call; the shell carries them out and clears them. */
-	u64 kick;     /* CPUs that must pick again */
-	u64 rearm;    /* CPUs whose timer changed */
-	u64 alarm_at; /* the shell calls ob_alarm then: a replenishment, or laxity that ends */
-	struct ob_tree throttled; /* servers that wait for their replenishment, by its time */
-	struct ob_tree
-	    laxity; /* EDZL: servers of which no thread runs, by the end of their laxity */
-	struct ob_tree windows;   /* EDF-WMR: servers with a job, by the end of their window */
-	struct ob_tree demoted;   /* best effort's equals, by when they are looked at */
-	struct ob_tree patience;  /* servers with threads that wait, by when they have no more */
-	struct ob_tree impatient; /* those, by since when they wait */
+	u64 kick;                 /* CPUs that must pick again */
+	u64 rearm;                /* CPUs whose timer changed */
+	u64 alarm_at;             /* the shell calls ob_alarm then */
+	struct ob_tree due;       /* servers and domains, by what comes first (ob_due.h) */
+	struct ob_tree impatient; /* servers without patience, by since when they wait */
 	u64 outwaited;            /* turns these are to have */
 	u64 share_ready;          /* CPUs that owe best-effort work a quantum */
 	u64 share_quantum;        /* ns served at a time; 0: no share is guaranteed */
@@ -294,11 +311,11 @@ typedef struct ob_domain OB_ARENA *ob_domain_p;
 typedef struct ob_cpu OB_ARENA *ob_cpu_p;
 typedef struct ob_account OB_ARENA *ob_account_p;
 typedef struct ob_terms OB_ARENA *ob_terms_p;
+typedef struct ob_due OB_ARENA *ob_due_p;
 
-/* The server whose `lax` is at n: the second of two nodes at its beginning. */
-#define OB_SERVER_OF_LAX(n) ((ob_server_p)((n) - 1))
-/* Likewise of its `due`: the fourth. */
-#define OB_SERVER_OF_DUE(n) ((ob_server_p)((n) - 3))
+/* The structure whose `member` is at `p`. */
+#define OB_OF(type, member, p) \
+	((struct type OB_ARENA *)((u64)(p) - __builtin_offsetof(struct type, member)))
 
 OB_INLINE ob_cpu_p ob_cpu(ob_p ob, u32 cpu)
 {

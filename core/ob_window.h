@@ -36,14 +36,8 @@ OB_INLINE u64 ob_window_leave(ob_server_p sv)
 /* EDF-WMR is woken then while it has a job. */
 OB_INLINE void ob_window_watch(ob_p ob, ob_server_p sv)
 {
-	u64 end = ob_window_leave(sv);
-
-	if (!ob_server_windowed(sv) || !sv->active)
-		return;
-	ob_tree_remove(&ob->windows, &sv->lax);
-	sv->lax.key = end;
-	ob_tree_insert(&ob->windows, &sv->lax);
-	ob->alarm_at = ob_min(ob->alarm_at, end);
+	if (ob_server_windowed(sv) && sv->state)
+		ob_due_set(ob, &sv->due, OB_DUE_WINDOW, ob_max(ob_window_leave(sv), 1));
 }
 
 /* Goes to leg `leg` of the cycle of nominal begin `cycle`. The caller requeues. */
@@ -53,8 +47,7 @@ OB_FN void ob_window_enter(ob_p ob OB_ARG, ob_server_p sv OB_ARG, u64 cycle, u64
 	ob_domain_p to = &ob->domain[l->domain & (OB_MAX_DOMAINS - 1)];
 
 	if (to != sv->domain) {
-		if (!sv->throttled)
-			ob_tree_remove(&sv->domain->active, &sv->node);
+		ob_tree_remove(&sv->domain->active, &sv->node);
 		ob_server_rehome(ob, sv, to, l->cpus);
 	}
 	sv->cycle = cycle;
@@ -145,10 +138,10 @@ OB_FN void ob_window_restart(ob_p ob OB_ARG, ob_server_p sv OB_ARG, u64 now)
 	sv->has_saved = 0;
 	sv->s = 0;
 	sv->shift = 0;
-	if (!sv->active)
+	if (!sv->state)
 		return;
 	ob_window_enter(ob, sv, now, 0, now);
-	if (!sv->throttled)
+	if (sv->state == OB_READY)
 		ob_server_requeue(ob, sv);
 }
 

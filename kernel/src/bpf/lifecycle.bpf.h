@@ -167,7 +167,7 @@ void BPF_STRUCT_OPS(onbeat_dump_task, struct scx_dump_ctx *dump, struct task_str
 	if (!sv)
 		return;
 	scx_bpf_dump("core: reservation %u cpus %llx e %lld s %llu throttled %llu", sv->id,
-		     sv->cpus, sv->e, sv->s, sv->throttled);
+		     sv->cpus, sv->e, sv->s, sv->due.at[OB_DUE_REFILL]);
 	scx_bpf_dump("core: key %llx mask %llx waiting %u running %u served %llu outwaited %u",
 		     sv->node.key, sv->node.mask, sv->waiting, sv->running, sv->served,
 		     sv->outwaited);

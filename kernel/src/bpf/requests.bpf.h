@@ -109,7 +109,7 @@ static __always_inline int release(struct shell_release *arg)
 		sv->used = 2;
 		if (!sv->threads) {
 			/* Sleeping does not end the job of a program that marks its jobs. */
-			if (sv->active)
+			if (sv->state)
 				ob_server_end(&shell->ob, sv, now);
 			ob_account_part(sv, now);
 			ob_server_dismiss(&shell->ob, sv);
