@@ -101,6 +101,7 @@ impl Arena {
                 s.free = t;
             }
             s.armed.fill(u64::MAX);
+            s.alarm = u64::MAX;
             s.ob.ring = base.add(ring).cast();
             s.ob.ring_size = layout.ring as u64;
         }

@@ -74,6 +74,7 @@ impl Engine for Scheduler<'_> {
         let shell = self.arena.shell();
         [
             ("lock_failed", shell.lock_failed),
+            ("timer_failed", shell.timer_failed),
             ("threads_without_place", shell.pool_empty),
             ("kicks", shell.kicks),
             ("timer_ticks", shell.ticks),

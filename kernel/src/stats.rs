@@ -85,6 +85,9 @@ pub struct Metrics {
     /// Lock failures.
     #[stat(desc = "Times the scheduler's lock was not to be had, since the start")]
     pub lock_failed: u64,
+    /// Timers.
+    #[stat(desc = "Timers that could not be set at once, since the start")]
+    pub timer_failed: u64,
     /// Pool.
     #[stat(desc = "Threads that found no place in the scheduler's memory, since the start")]
     pub threads_without_place: u64,
@@ -128,6 +131,7 @@ impl Metrics {
             timer_ticks: count("timer_ticks"),
             timer_late_max_ns: count("timer_late_max_ns"),
             lock_failed: count("lock_failed"),
+            timer_failed: count("timer_failed"),
             threads_without_place: count("threads_without_place"),
             events: count("events"),
             events_lost: count("events_lost"),

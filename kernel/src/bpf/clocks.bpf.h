@@ -43,11 +43,13 @@ void BPF_STRUCT_OPS(onbeat_tick, struct task_struct *p)
 	ob_task_p t = task_of(p);
 	s32 cpu = scx_bpf_task_cpu(p);
 	ob_cpu_p c = &shell->ob.cpu[cpu & 63];
+	u64 due;
 
 	USE_ARENA();
 	wake_leaving(cpu);
+	due = ob_min(c->curr ? c->timer : OB_NEVER, shell->ob.alarm_at);
 	if ((t && t->want && !is_bound(p)) || is_passed_over(cpu) ||
-	    (c->curr && c->timer <= bpf_ktime_get_ns()))
+	    (due != OB_NEVER && due <= bpf_ktime_get_ns()))
 		scx_bpf_kick_cpu(cpu, SCX_KICK_PREEMPT);
 }
 
@@ -57,13 +59,16 @@ static int timer_fired(void *map, u32 *slot, struct timer_slot *ts)
 	u32 cpu = *slot;
 
 	USE_ARENA();
-	at = shell->armed[cpu & 127];
-	shell->armed[cpu & 127] = OB_NEVER;
+	at = shell->armed[cpu & (TIMER_SLOTS - 1)];
+	shell->armed[cpu & (TIMER_SLOTS - 1)] = OB_NEVER;
+	if (cpu >= ALARM_SLOT(0))
+		shell->alarm = OB_NEVER;
+	/* What is set from here on must not be lost to what was. */
+	full_barrier();
 	LOCKED(fx)
 	{
-		if (cpu == ALARM_SLOT) {
+		if (cpu >= ALARM_SLOT(0)) {
 			ob_alarm(&shell->ob, now);
-			next = shell->ob.alarm_at;
 		} else {
 			if (shell->ob.cpu[cpu & 63].timer <= now) {
 				ob_tick(&shell->ob, cpu, now);
@@ -77,7 +82,7 @@ static int timer_fired(void *map, u32 *slot, struct timer_slot *ts)
 		effects_apply(&fx, now);
 	}
 	if (next != OB_NEVER)
-		timer_set(cpu, next, now);
+		timer_set(cpu, next);
 	if (measuring)
 		__sync_fetch_and_add(&shell->ticks_ns, bpf_ktime_get_ns() - now);
 	return 0;

@@ -35,14 +35,16 @@ struct timer_slot {
 	struct bpf_timer timer;
 };
 
+/* One for the timer of each CPU, then one with which each CPU keeps the core's alarm. */
+#define TIMER_SLOTS (2 * OB_MAX_CPUS)
+#define ALARM_SLOT(cpu) (OB_MAX_CPUS + (cpu))
+
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, OB_MAX_CPUS + 1);
+	__uint(max_entries, TIMER_SLOTS);
 	__type(key, u32);
 	__type(value, struct timer_slot);
 } timers SEC(".maps");
-
-#define ALARM_SLOT OB_MAX_CPUS
 
 /* Effects of one call, copied out under the lock. */
 struct effects {
@@ -62,19 +64,63 @@ static __always_inline void effects_take(struct effects *fx)
 	ob->rearm = 0;
 }
 
-/* Sets timer `slot` to `at` unless it fires sooner anyway. A late reset is caught by the callback.
- */
-static __always_inline void timer_set(u32 slot, u64 at, u64 now)
+/* Lowers `*word` to `at`; says whether it did. */
+static __always_inline bool lower(u64 __arena *word, u64 at)
 {
+	while (can_loop) {
+		u64 was = *(volatile u64 __arena *)word;
+
+		if (at >= was)
+			return false;
+		if (__sync_val_compare_and_swap(word, was, at) == was)
+			return true;
+	}
+	return false;
+}
+
+/*
+ * Sets timer `slot` to `at` unless it fires sooner anyway. Two may do so at once, and the later
+ * time must not be what stays: `armed` has the sooner one before anybody starts the timer, and is
+ * looked at again after that. With interrupts off the kernel needs memory to note the order, and
+ * may not get it; then the CPU picks again, which sees to what is due and sets its timers.
+ */
+OB_FN void timer_set(u32 slot, u64 at)
+{
+	u64 __arena *armed = &shell->armed[slot & (TIMER_SLOTS - 1)];
 	struct timer_slot *ts;
 
-	if (at >= shell->armed[slot & 127])
+	if (!lower(armed, at))
 		return;
 	ts = bpf_map_lookup_elem(&timers, &slot);
-	if (!ts)
-		return;
-	shell->armed[slot & 127] = at;
-	bpf_timer_start(&ts->timer, at > now ? at - now : 1, 0);
+	while (ts && can_loop) {
+		u64 sooner;
+
+		if (bpf_timer_start(&ts->timer, at, BPF_F_TIMER_ABS)) {
+			*(volatile u64 __arena *)armed = OB_NEVER;
+			shell->alarm = OB_NEVER;
+			__sync_fetch_and_add(&shell->timer_failed, 1);
+			scx_bpf_kick_cpu(bpf_get_smp_processor_id(), SCX_KICK_PREEMPT);
+			return;
+		}
+		sooner = *(volatile u64 __arena *)armed;
+		if (sooner >= at)
+			return;
+		at = sooner;
+	}
+}
+
+/*
+ * Somebody is to call ob_alarm at `at`: this CPU, by a timer that nobody else starts, unless one
+ * has taken on to do so sooner. One timer for all would not do: an order that was noted with
+ * interrupts off is carried out when they are on again, by when another CPU may have set a sooner
+ * time, which it would undo.
+ */
+static __always_inline void alarm_set(u64 at)
+{
+	u32 cpu = bpf_get_smp_processor_id() & (OB_MAX_CPUS - 1);
+
+	if (lower(&shell->alarm, at))
+		timer_set(ALARM_SLOT(cpu), at);
 }
 
 OB_FN void effects_kick(u64 kick)
@@ -84,19 +130,20 @@ OB_FN void effects_kick(u64 kick)
 	for (i = OB_ZERO; i < OB_MAX_CPUS && kick && can_loop; i++) {
 		if (kick & OB_BIT(i)) {
 			kick &= ~OB_BIT(i);
+			__sync_fetch_and_add(&shell->kicks, 1);
 			scx_bpf_kick_cpu(i, SCX_KICK_PREEMPT);
 		}
 	}
 }
 
-OB_FN void effects_rearm(u64 rearm, u64 now)
+OB_FN void effects_rearm(u64 rearm)
 {
 	u32 i;
 
 	for (i = OB_ZERO; i < OB_MAX_CPUS && rearm && can_loop; i++) {
 		if (rearm & OB_BIT(i)) {
 			rearm &= ~OB_BIT(i);
-			timer_set(i, shell->ob.cpu[i & 63].timer, now);
+			timer_set(i, shell->ob.cpu[i & 63].timer);
 		}
 	}
 }
@@ -108,9 +155,9 @@ static __always_inline void effects_apply(struct effects *fx, u64 now)
 	if (!use_timers)
 		return;
 	if (fx->rearm)
-		effects_rearm(fx->rearm, now);
+		effects_rearm(fx->rearm);
 	if (fx->alarm_at != OB_NEVER)
-		timer_set(ALARM_SLOT, fx->alarm_at, now);
+		alarm_set(fx->alarm_at);
 }
 
 /* LOCKED(fx) { … } runs its body, which ends in UNLOCK, under the core's lock; the effects are left

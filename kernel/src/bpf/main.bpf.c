@@ -101,12 +101,14 @@ s32 BPF_STRUCT_OPS_SLEEPABLE(onbeat_init)
 	USE_ARENA();
 	if (!use_timers)
 		return 0;
-	for (i = OB_ZERO; i <= ALARM_SLOT && can_loop; i++) {
+	for (i = OB_ZERO; i < TIMER_SLOTS && can_loop; i++) {
 		u32 key = i;
 		struct timer_slot *ts = bpf_map_lookup_elem(&timers, &key);
 
 		if (!ts)
 			return -ENOENT;
+		if (i % OB_MAX_CPUS >= shell->ob.nr_cpus)
+			continue;
 		bpf_timer_init(&ts->timer, &timers, CLOCK_MONOTONIC);
 		bpf_timer_set_callback(&ts->timer, timer_fired);
 	}

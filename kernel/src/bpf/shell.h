@@ -27,13 +27,15 @@ struct shell {
 	struct ob_server OB_ARENA *vacant;  /* free ones, linked by `next` */
 	u64 nr_tasks;
 	u64 nr_servers;
-	u64 armed[OB_MAX_CPUS + 1]; /* when each timer is set to fire; the last: replenishment */
+	u64 armed[2 * OB_MAX_CPUS]; /* when each timer fires, or before (timer_set) */
+	u64 alarm;                  /* when somebody calls ob_alarm, or before (alarm_set) */
 	struct shell_found found[OB_MAX_CPUS];
 	struct ob_terms terms; /* the loader's, for the next `reserve` or `place` */
 	/* Counters. */
 	u64 pool_empty; /* threads that found no slot and run without the core */
 	u64 lock_failed;
 	u64 kicks;
+	u64 timer_failed; /* a timer could not be set at once */
 	u64 ticks;
 	u64 ticks_ns; /* they took; counted while measuring */
 	u64 late_max; /* ns, worst delay of a timer */

@@ -305,8 +305,10 @@ OB_FN u64 dispatch_pick(u32 cpu, ob_task_p pt OB_ARG, u64 now)
 
 	LOCKED(fx)
 	{
-		if (shell->ob.alarm_at <= now)
+		if (shell->ob.alarm_at <= now) {
 			ob_alarm(&shell->ob, now);
+			shell->alarm = OB_NEVER;
+		}
 		if (!shell->ob.engaged) {
 			t = (ob_task_p)ob_pick_unreserved(&shell->ob, cpu, pt, now);
 		} else {
