@@ -14,7 +14,7 @@
 #ifndef OB_DISPATCH_H
 #define OB_DISPATCH_H
 
-#include "ob_place.h"
+#include "ob_online.h"
 
 /* Takes the first waiting thread of `sv` that may run on `c`. */
 OB_FN u64 ob_thread_take(ob_p ob OB_ARG, ob_server_p sv OB_ARG, ob_cpu_p c OB_ARG)
@@ -59,7 +59,7 @@ OB_INLINE void ob_budget_enforce(ob_p ob, ob_server_p sv, u64 now)
 	if (sv->e > 0 || sv->state == OB_RESTS || sv->spent || !ob_policy_enforces(sv))
 		return;
 	/* What it was given in a window whose share is used up is used up, too. */
-	if (sv->starved) {
+	if (ob_place_waits(sv)) {
 		ob_server_restore(ob, sv, now);
 		ob_server_requeue(ob, sv);
 		return;
@@ -69,7 +69,7 @@ OB_INLINE void ob_budget_enforce(ob_p ob, ob_server_p sv, u64 now)
 	sv->urgent = 0;
 	ob_policy_exhausted(ob, sv, now);
 	ob_server_requeue(ob, sv);
-	if (sv->legs)
+	if (ob_place_moves(sv))
 		ob_preempt(ob, sv, sv->head ? sv->head->cpu : 0);
 }
 
@@ -378,8 +378,7 @@ OB_INLINE void ob_window_over(ob_p ob, ob_server_p sv, u64 now)
 {
 	ob_server_charge(sv, now);
 	ob_server_restore(ob, sv, now);
-	while (ob_window_leave(sv) <= now && OB_LOOP)
-		ob_window_next(ob, sv, now);
+	ob_place_passed(ob, sv, now);
 	if (sv->e <= 0)
 		ob_policy_exhausted(ob, sv, now);
 	ob_server_requeue(ob, sv);

@@ -32,11 +32,17 @@ enum ob_lending {
 };
 OB_INLINE u32 ob_policy_lends(ob_server_p sv);
 
+/* Of the placement (place/registry.h). */
+OB_INLINE u64 ob_place_moves(ob_server_p sv);
+OB_INLINE u64 ob_place_over(ob_server_p sv);
+OB_INLINE u64 ob_place_waits(ob_server_p sv);
+OB_FN void ob_place_count(ob_p ob OB_ARG, ob_server_p sv OB_ARG, u32 by);
+
 /* A lending server counts in its domain's slack, except where its demand is not known here: split
  * ones change domains; slack is reckoned for deadlines. */
 OB_INLINE int ob_pledges(ob_server_p sv)
 {
-	return ob_policy_lends(sv) && !sv->legs && ob_order_deadlines(sv);
+	return ob_policy_lends(sv) && !ob_place_moves(sv) && ob_order_deadlines(sv);
 }
 
 /* The server whose `pledge` is at n. */
@@ -69,7 +75,6 @@ OB_FN void ob_pledge(ob_server_p sv OB_ARG)
 OB_FN void ob_server_admit(ob_p ob OB_ARG, ob_server_p sv OB_ARG)
 {
 	u64 most = ob_min(sv->period, sv->deadline);
-	u32 i;
 
 	sv->counted = !!ob_pledges(sv);
 	if (sv->counted) {
@@ -82,37 +87,19 @@ OB_FN void ob_server_admit(ob_p ob OB_ARG, ob_server_p sv OB_ARG)
 		ob_pledge(sv);
 		return;
 	}
-	if (!sv->legs)
-		sv->domain->uncounted++;
-	for (i = OB_ZERO; i < sv->legs && i < OB_MAX_LEGS && OB_LOOP; i++) {
-		ob_domain_p d =
-		    &ob->domain[sv->plan[i & (OB_MAX_LEGS - 1)].domain & (OB_MAX_DOMAINS - 1)];
-
-		d->uncounted++;
-		d->split++;
-	}
+	ob_place_count(ob, sv, 1);
 }
 
 /* It is no more. */
 OB_FN void ob_server_dismiss(ob_p ob OB_ARG, ob_server_p sv OB_ARG)
 {
-	u32 i;
-
 	if (sv->counted) {
 		ob_unpledge(sv);
 		sv->domain->bandwidth -= sv->share;
 		sv->counted = 0;
 		return;
 	}
-	if (!sv->legs)
-		sv->domain->uncounted--;
-	for (i = OB_ZERO; i < sv->legs && i < OB_MAX_LEGS && OB_LOOP; i++) {
-		ob_domain_p d =
-		    &ob->domain[sv->plan[i & (OB_MAX_LEGS - 1)].domain & (OB_MAX_DOMAINS - 1)];
-
-		d->uncounted--;
-		d->split--;
-	}
+	ob_place_count(ob, sv, (u32)-1);
 }
 
 /* Quarters of what a job will surely still need by which it goes before its deadline's place. */

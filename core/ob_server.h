@@ -21,28 +21,13 @@ OB_INLINE int ob_policy_enforces(ob_server_p sv);
 /* Whether it has used up its share of a window and been given nothing (EDF-WMR). */
 OB_INLINE int ob_server_starves(ob_server_p sv)
 {
-	return sv->starved && sv->e <= 0;
-}
-
-/* Whether it changes CPUs at the ends of its windows only (EDF-WMR). */
-OB_INLINE int ob_server_windowed(ob_server_p sv)
-{
-	return sv->legs && sv->postponed;
+	return ob_place_waits(sv) && sv->e <= 0;
 }
 
 /* Whether it may not run now, though its threads want to. */
 OB_INLINE int ob_server_rests(ob_server_p sv)
 {
 	return sv->state == OB_RESTS || ob_server_starves(sv);
-}
-
-/* How far the server has run ahead of its bandwidth: s − P; above `now` it has overrun. A split one
- * has when its cycle lies ahead or its share is used up. */
-OB_INLINE u64 ob_server_over(ob_server_p sv)
-{
-	if (sv->legs && !sv->starved)
-		return sv->cycle;
-	return sv->s > sv->period ? sv->s - sv->period : 0;
 }
 
 /* Whether it is served before others for want of laxity, and a thread of it runs. */
@@ -128,7 +113,7 @@ OB_FN void ob_laxity_sync(ob_p ob OB_ARG, ob_server_p sv OB_ARG)
 		return;
 	/* Windows that change at their ends see to it. */
 	if (sv->state != OB_READY || !sv->waiting || sv->urgent || sv->e <= 0 ||
-	    ob_server_windowed(sv) || ob_server_sees_to(ob, sv))
+	    ob_place_moves(sv) == 2 || ob_server_sees_to(ob, sv))
 		end = 0;
 	else
 		end = sv->s > need ? sv->s - need : 1;
@@ -154,7 +139,7 @@ OB_FN u64 ob_server_node_key(ob_server_p sv OB_ARG, u64 now)
 /* Brings sv's nodes in line with its waiting threads and its deadline, key unchanged. */
 OB_INLINE void ob_server_update(ob_p ob, ob_server_p sv)
 {
-	ob_tree_update(&sv->node, ob_server_mask(sv), ob_server_over(sv));
+	ob_tree_update(&sv->node, ob_server_mask(sv), ob_place_over(sv));
 	ob_laxity_sync(ob, sv);
 	ob_patience_sync(ob, sv);
 }
@@ -272,7 +257,7 @@ OB_FN void ob_server_requeue(ob_p ob OB_ARG, ob_server_p sv OB_ARG)
 			ob_tree_remove(&sv->domain->active, &sv->node);
 			sv->node.key = waits;
 			sv->node.mask = ob_server_mask(sv);
-			sv->node.over = ob_server_over(sv);
+			sv->node.over = ob_place_over(sv);
 			ob_tree_insert(&sv->domain->active, &sv->node);
 		}
 	}
@@ -377,71 +362,6 @@ OB_INLINE void ob_server_throttle(ob_p ob, ob_server_p sv, u64 now, u64 until)
 	ob_emit(ob, now, OB_KC(OB_EV_THROTTLE, OB_NONE), OB_TS(OB_NONE, sv->id), 0, until);
 }
 
-/*
- * The rule by which a constant bandwidth server takes up a new job at time t: if
- * e ≥ (s − t)·Q/P then s = t + P and e = Q, else both are kept (Abeni and Buttazzo 1998; paper
- * 000, section 4.1). With a relative deadline D below P the density Q/D decides, as deadlines are
- * t + D then. Compared as products, without division; above 2 s the low bits are dropped alike on
- * both sides so that the products fit 64 bits.
- */
-OB_FN u64 ob_server_spares(ob_server_p sv OB_ARG, u64 left, u64 e)
-{
-	u64 d = sv->deadline, q = sv->budget;
-
-	/* Products of two 42-bit numbers do not fit: drop low bits of all four alike. */
-	while ((d >> 31 || left >> 31) && OB_LOOP) {
-		d >>= 1;
-		left >>= 1;
-	}
-	while ((q >> 31 || e >> 31) && OB_LOOP) {
-		q >>= 1;
-		e >>= 1;
-	}
-	return e * d >= left * q;
-}
-
-/* Whether the job that begins follows a mark: no sleep came before it, so its server goes on with
- * what it has. */
-OB_INLINE int ob_server_goes_on(ob_server_p sv, u64 now)
-{
-	return sv->marked && sv->release == now;
-}
-
-/*
- * The same beside split servers, while s lies ahead. Their CPU was tested for sporadic tasks,
- * exactly (Baruah, Rosier and Howell 1990), and the rule above asks for more in intervals below P.
- * So what is left after a sleep is due P later, and a new budget s + P: each part of a budget has P
- * of time, and no two whole ones begin within P. What is taken early at a deadline that is due
- * later harms nobody, so budgets come no later for that: `shift` is by how much s is.
- */
-OB_FN void ob_server_sporadic_release(ob_p ob OB_ARG, ob_server_p sv OB_ARG, u64 now)
-{
-	u64 next = sv->s - ob_min(sv->deadline + sv->shift, sv->s) + sv->period;
-
-	if (ob_server_goes_on(sv, now))
-		return;
-	/* Who wakes a little too soon begins anew. */
-	if (now + sv->period / 8 >= next) {
-		next = ob_max(now, next) + sv->deadline;
-		sv->shift = sv->s + sv->period - ob_min(next, sv->s + sv->period);
-		ob_server_set(ob, sv, now, (s64)sv->budget + (sv->e < 0 ? sv->e : 0),
-			      sv->s + sv->period);
-	} else if (sv->e > 0 && sv->s < now + sv->deadline) {
-		sv->shift += now + sv->deadline - sv->s;
-		ob_server_set(ob, sv, now, sv->e, now + sv->deadline);
-	}
-}
-
-OB_INLINE void ob_server_cbs_release(ob_p ob, ob_server_p sv, u64 now)
-{
-	if (sv->s > now && sv->domain->split) {
-		ob_server_sporadic_release(ob, sv, now);
-	} else if (sv->s <= now || (sv->e >= 0 && ob_server_spares(sv, sv->s - now, (u64)sv->e))) {
-		sv->shift = 0;
-		ob_server_set(ob, sv, now, (s64)sv->budget, now + sv->deadline);
-	}
-}
-
 /* Takes `sv`, which no queue of a domain holds, to `cpus` of domain `to`. Who runs elsewhere stops.
  */
 OB_FN void ob_server_rehome(ob_p ob OB_ARG, ob_server_p sv OB_ARG, ob_domain_p to OB_ARG, u64 cpus)
@@ -456,14 +376,6 @@ OB_FN void ob_server_rehome(ob_p ob OB_ARG, ob_server_p sv OB_ARG, ob_domain_p t
 			sv->pinned++;
 	/* Where it runs now another may come first, and where it goes it may. */
 	ob->kick |= ob_server_running_on(ob, sv);
-}
-
-/* The next server deadline after an exhausted one, and where a hard reservation waits until. */
-OB_INLINE u64 ob_server_next_period(ob_server_p sv)
-{
-	if (sv->legs)
-		return sv->cycle + sv->period;
-	return sv->s - sv->deadline - sv->shift + sv->period;
 }
 
 #endif

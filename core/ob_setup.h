@@ -55,24 +55,6 @@ OB_FN void ob_clear(u64 OB_ARENA *at OB_ARG, u64 bytes)
 		at[i] = 0;
 }
 
-/* Describes how `sv`, at the place of the first leg, is split. */
-OB_FN void ob_server_plan(ob_server_p sv OB_ARG, ob_terms_p terms OB_ARG)
-{
-	u32 i;
-
-	sv->window = terms->window;
-	sv->postponed = !!terms->postponed;
-	for (i = OB_ZERO; i < OB_MAX_LEGS && i < terms->legs && OB_LOOP; i++) {
-		struct ob_leg OB_ARENA *to = &sv->plan[i & (OB_MAX_LEGS - 1)];
-		struct ob_leg OB_ARENA *leg = &terms->plan[i & (OB_MAX_LEGS - 1)];
-
-		to->cpus = leg->cpus;
-		to->budget = leg->budget;
-		to->domain = leg->domain & (OB_MAX_DOMAINS - 1);
-	}
-	sv->legs = i;
-}
-
 /* Makes a reservation of the free slot `sv`, whose id stays and whose generation is the next. */
 OB_FN void ob_server_make(ob_p ob OB_ARG, ob_server_p sv OB_ARG, ob_terms_p terms OB_ARG, u64 now)
 {
@@ -92,7 +74,7 @@ OB_FN void ob_server_make(ob_p ob OB_ARG, ob_server_p sv OB_ARG, ob_terms_p term
 	sv->kind = terms->kind;
 	sv->order = terms->order;
 	sv->marks = !!terms->marks;
-	ob_server_plan(sv, terms);
+	ob_windows_describe(sv, terms);
 	if (terms->account != OB_NO_ACCOUNT)
 		ob_account_join(ob, sv, terms->account, terms->rate, now);
 	ob_server_admit(ob, sv);

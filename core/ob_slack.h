@@ -21,7 +21,7 @@
 #ifndef OB_SLACK_H
 #define OB_SLACK_H
 
-#include "ob_window.h"
+#include "place/registry.h"
 
 /* Slack of a CPU below which a domain is tight, ns: what an alarm may be late by. */
 #define OB_SLACK_LEAST 100000ULL
@@ -293,7 +293,7 @@ OB_FN void ob_unspend(ob_p ob OB_ARG, ob_server_p sv OB_ARG)
 
 OB_FN void ob_lend_release(ob_p ob OB_ARG, ob_server_p sv OB_ARG, u64 now)
 {
-	ob_server_take_up(ob, sv, now);
+	ob_place_take_up(ob, sv, now);
 	if (ob_policy_lends(sv) == OB_LENDS_START && sv->counted)
 		ob_slack_claim(ob, sv, now);
 }
@@ -304,13 +304,13 @@ OB_FN void ob_lend_exhausted(ob_p ob OB_ARG, ob_server_p sv OB_ARG, u64 now)
 		ob_spend(ob, sv, now);
 		return;
 	}
-	ob_server_renew(ob, sv, now);
+	ob_place_renew(ob, sv, now);
 }
 
 /* The deadline of a spent server has come: the next budget. */
 OB_FN void ob_lend_replenished(ob_p ob OB_ARG, ob_server_p sv OB_ARG, u64 now)
 {
-	ob_server_renew(ob, sv, now);
+	ob_place_renew(ob, sv, now);
 	/* An alarm that came late must not leave a deadline in the past behind. */
 	if (sv->s <= now) {
 		sv->shift = 0;

@@ -92,7 +92,7 @@ OB_FN void ob_server_wake(ob_p ob OB_ARG, ob_server_p sv OB_ARG, u64 now)
 	}
 	ob_server_charge(sv, now);
 	ob_server_restore(ob, sv, now);
-	ob_server_take_up(ob, sv, now);
+	ob_place_take_up(ob, sv, now);
 	if (sv->e <= 0)
 		ob_policy_exhausted(ob, sv, now);
 	ob_server_requeue(ob, sv);
@@ -118,12 +118,12 @@ OB_FN void ob_server_leave(ob_p ob OB_ARG, ob_server_p sv OB_ARG, u64 now)
 	 */
 	sv->state = OB_IDLE;
 	sv->urgent = 0;
-	sv->starved = 0;
 	sv->marked = 0;
 	sv->spent = 0;
 	sv->soon = 0;
 	ob_patience_end(ob, sv);
 	ob_due_forget(ob, &sv->due);
+	ob_place_leave(ob, sv);
 }
 
 /* A job of `sv` ends: counters, and the policy may pass on what is left. */
@@ -155,7 +155,7 @@ OB_FN void ob_server_unbegin(ob_p ob OB_ARG, ob_server_p sv OB_ARG, u64 now)
 	if (!sv->marked || used >= OB_MARK_GRACE || sv->has_saved)
 		return;
 	ob_server_leave(ob, sv, now);
-	sv->unbegun = sv->legs && !sv->leg && sv->cycle > sv->release;
+	ob_place_unbegin(sv);
 }
 
 /* Takes `t` out of whatever queue holds it. Idempotent. */
@@ -243,13 +243,7 @@ OB_INLINE void ob_forget(ob_p ob, ob_task_p t)
 /* Whether `t` may not run where `sv` is served, now or in one of its windows. */
 OB_INLINE int ob_thread_shut_out(ob_p ob, ob_server_p sv, ob_task_p t)
 {
-	u64 cpus = t->cpus & ob->online;
-	u32 i;
-
-	for (i = OB_ZERO; i < sv->legs && i < OB_MAX_LEGS && OB_LOOP; i++)
-		if (!(sv->plan[i & (OB_MAX_LEGS - 1)].cpus & cpus))
-			return 1;
-	return !sv->legs && !(sv->cpus & cpus);
+	return (int)ob_place_shuts_out(sv, t->cpus & ob->online);
 }
 
 /* Whether `t` is best effort and has a reservation to go back to. */

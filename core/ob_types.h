@@ -50,6 +50,13 @@ struct ob_due {
 	u64 at[OB_DUE_COUNT]; /* instants; 0: none */
 };
 
+/* How a reservation is placed (place/registry.h). */
+enum ob_placement {
+	OB_PLACE_WHOLE = 0,
+	OB_PLACE_EARLY = 1,
+	OB_PLACE_POSTPONED = 2,
+};
+
 /* What state a server is in. */
 enum ob_state {
 	OB_IDLE = 0,  /* it has no job */
@@ -90,11 +97,22 @@ struct ob_task {
 	u8 notable; /* counted in ob->notable */
 };
 
-/* Where a split reservation has which part of its budget (ob_window.h). */
+/* Where a split reservation has which part of its budget (place/windows.h). */
 struct ob_leg {
 	u64 cpus;
 	u64 budget;
 	u64 domain;
+};
+
+/* A split reservation's windows (place/windows.h). */
+struct ob_windows {
+	u32 legs;    /* CPUs it is split over */
+	u32 leg;     /* where it is now */
+	u64 length;  /* of one leg's window */
+	u64 cycle;   /* when the first window of this cycle begins */
+	u32 starved; /* postponed: its share is used up until its window ends */
+	u32 unbegun; /* a mark began its job, and it was none: its cycle is still to begin */
+	struct ob_leg plan[OB_MAX_LEGS];
 };
 
 /* What a reservation is made of. Times in ns, 0 < budget ≤ deadline, budget ≤ period. */
@@ -144,6 +162,7 @@ struct ob_server {
 	u32 id;
 	u32 kind;    /* enum ob_kind, the server's rules (policies/registry.h) */
 	u32 order;   /* enum ob_order (orders/registry.h) */
+	u32 place;   /* enum ob_placement (place/registry.h) */
 	u32 threads; /* that belong to it, awake or not */
 	u32 awake;   /* threads between waking and sleeping */
 	u32 running;
@@ -156,23 +175,16 @@ struct ob_server {
 	u8 urgent;                       /* EDZL: no laxity is left */
 	u32 generation;                  /* of the slot: how often it has been taken */
 	struct ob_server OB_ARENA *next; /* a free slot: the next free one */
-	u8 used;      /* slot: 0 free, 1 taken, 2 being released, takes no more threads */
-	u8 postponed; /* split: it changes CPUs at the ends of its windows only (EDF-WMR) */
-	u8 starved;   /* so it waits for that end, its share used up, unless it is given budget */
-	u8 counted;   /* its share is in domain->bandwidth */
-	u8 demoted;   /* best effort's equal */
-	u8 spent;     /* no budget is left until s, only slack */
-	u8 late;      /* its job runs on the budget of a later period */
-	u8 soon;      /* EDZL: laxity ends within OB_MARGIN */
-	u8 marked;    /* its job began with a mark, and may be none yet (ob_server_unbegin) */
-	u8 unbegun;   /* split: and it was none, so its cycle is still to begin */
+	u8 used;    /* slot: 0 free, 1 taken, 2 being released, takes no more threads */
+	u8 counted; /* its share is in domain->bandwidth */
+	u8 demoted; /* best effort's equal */
+	u8 spent;   /* no budget is left until s, only slack */
+	u8 late;    /* its job runs on the budget of a later period */
+	u8 soon;    /* EDZL: laxity ends within OB_MARGIN */
+	u8 marked;  /* its job began with a mark, and may be none yet (ob_server_unbegin) */
 	u64 marked_consumed; /* what had been consumed by then */
-	u32 legs;            /* 0: not split */
-	u32 leg;             /* where it is now */
-	u64 window;          /* length of one leg's window */
-	u64 cycle;           /* when the first window of this cycle begins */
-	u64 shift;           /* beside split ones: its deadlines are so much later (ob_window.h) */
-	struct ob_leg plan[OB_MAX_LEGS];
+	u64 shift;           /* its deadlines are so much later (place/) */
+	struct ob_windows windows;
 	struct ob_account OB_ARENA *account; /* null: nobody keeps one */
 	u64 rate;                            /* Q/P in 2^-OB_SHARE_BITS */
 	u64 vtime;                           /* of a demoted one, as a best-effort thread's */

@@ -6,12 +6,12 @@
  */
 OB_INLINE void ob_cbs_release(ob_p ob, ob_server_p sv, u64 now)
 {
-	ob_server_take_up(ob, sv, now);
+	ob_place_take_up(ob, sv, now);
 }
 
 OB_INLINE void ob_cbs_exhausted(ob_p ob, ob_server_p sv, u64 now)
 {
-	ob_server_renew(ob, sv, now);
+	ob_place_renew(ob, sv, now);
 }
 
 OB_INLINE void ob_cbs_completed(ob_p ob, ob_server_p sv, u64 now)

@@ -6,16 +6,17 @@
  */
 OB_INLINE void ob_cbs_hard_release(ob_p ob, ob_server_p sv, u64 now)
 {
-	ob_server_take_up(ob, sv, now);
+	ob_place_take_up(ob, sv, now);
 }
 
 OB_INLINE void ob_cbs_hard_exhausted(ob_p ob, ob_server_p sv, u64 now)
 {
-	/* Another leg of the same period is no new budget. */
-	if (sv->legs && (sv->postponed || sv->leg + 1 < sv->legs))
-		ob_window_exhausted(ob, sv, now);
+	u64 until = ob_place_rests_until(sv);
+
+	if (until)
+		ob_server_throttle(ob, sv, now, until);
 	else
-		ob_server_throttle(ob, sv, now, ob_server_next_period(sv));
+		ob_place_next(ob, sv, now);
 }
 
 OB_INLINE void ob_cbs_hard_completed(ob_p ob, ob_server_p sv, u64 now)
@@ -24,15 +25,6 @@ OB_INLINE void ob_cbs_hard_completed(ob_p ob, ob_server_p sv, u64 now)
 
 OB_INLINE void ob_cbs_hard_replenished(ob_p ob, ob_server_p sv, u64 now)
 {
-	ob_server_renew(ob, sv, now);
-	/* A wait that ended late must not leave a deadline in the past behind. */
-	if (sv->legs) {
-		if (ob_window_end(sv) <= now) {
-			sv->shift = 0;
-			ob_window_enter(ob, sv, now, 0, now);
-		}
-	} else if (sv->s <= now) {
-		sv->shift = 0;
-		ob_server_set(ob, sv, now, (s64)sv->budget, now + sv->deadline);
-	}
+	ob_place_renew(ob, sv, now);
+	ob_place_late(ob, sv, now);
 }

@@ -14,12 +14,12 @@ OB_FN void ob_fcbs_release(ob_p ob OB_ARG, ob_server_p sv OB_ARG, u64 now)
 	ob_domain_p d;
 
 	sv->has_saved = 0;
-	ob_server_take_up(ob, sv, now);
+	ob_place_take_up(ob, sv, now);
 	d = sv->domain;
 	/* Who has just marked a job may be about to sleep: the bonus is for one that is there. A
 	 * split reservation takes none: its window may end before the bonus was due, and staying
 	 * longer in it would delay whom its CPU was promised to in between. */
-	if (d->bonus > 0 && !sv->marked && !sv->legs) {
+	if (d->bonus > 0 && !sv->marked && !ob_place_moves(sv)) {
 		s64 left = d->bonus - (s64)(now - d->bonus_since);
 
 		if (left > 0) {
@@ -35,7 +35,7 @@ OB_FN void ob_fcbs_release(ob_p ob OB_ARG, ob_server_p sv OB_ARG, u64 now)
 OB_FN void ob_fcbs_exhausted(ob_p ob OB_ARG, ob_server_p sv OB_ARG, u64 now)
 {
 	ob_server_restore(ob, sv, now);
-	ob_server_renew(ob, sv, now);
+	ob_place_renew(ob, sv, now);
 }
 
 /* What the completed job leaves, ns; its server gets its own pair back if that waited. */

@@ -6,16 +6,12 @@
  */
 OB_INLINE void ob_none_release(ob_p ob, ob_server_p sv, u64 now)
 {
-	if (sv->legs)
-		ob_window_release(ob, sv, now);
-	else
-		ob_server_set(ob, sv, now, (s64)sv->budget, now + sv->deadline);
+	ob_place_fresh(ob, sv, now);
 }
 
 OB_INLINE void ob_none_exhausted(ob_p ob, ob_server_p sv, u64 now)
 {
-	if (sv->legs)
-		ob_server_renew(ob, sv, now);
+	ob_place_renew(ob, sv, now);
 }
 
 OB_INLINE void ob_none_completed(ob_p ob, ob_server_p sv, u64 now)

@@ -81,7 +81,7 @@ OB_INLINE int ob_policy_enforces(ob_server_p sv)
 {
 #define X(NAME, prefix, name, enforced, isolates, lends, about) \
 	| (u32) !!(enforced) << OB_KIND_##NAME
-	return sv->legs || (0 OB_POLICIES(X)) >> sv->kind & 1;
+	return ob_place_moves(sv) || (0 OB_POLICIES(X)) >> sv->kind & 1;
 #undef X
 }
 

@@ -140,11 +140,11 @@ fn a_cycle_that_a_mark_began_early_begins_whole_when_its_job_comes() {
         runs(&mut core, 1, if used_up { 13 * MS } else { 18 * MS }, end);
         // The cycle of 20 ms begins when the last share is used up; no sooner, for a mark is no sleep.
         core.mark(0, end);
-        assert_eq!(core.server(0).cycle, if used_up { 20 * MS } else { 0 });
+        assert_eq!(core.server(0).windows.cycle, if used_up { 20 * MS } else { 0 });
         core.sleep(0, end);
         core.ready(0, sleeps_until);
         let server = core.server(0);
-        assert_eq!((server.cycle, server.leg, server.e), (sleeps_until, 0, 5 * MS as i64));
+        assert_eq!((server.windows.cycle, server.windows.leg, server.e), (sleeps_until, 0, 5 * MS as i64));
         assert_eq!(server.s, sleeps_until + 10 * MS);
     }
 }
@@ -158,7 +158,7 @@ fn a_second_job_in_the_same_cycle_gets_no_budget_of_its_own() {
     core.sleep(0, 2 * MS);
     core.ready(0, 4 * MS);
     let server = core.server(0);
-    assert_eq!((server.cycle, server.leg, server.e), (0, 0, 3 * MS as i64));
+    assert_eq!((server.windows.cycle, server.windows.leg, server.e), (0, 0, 3 * MS as i64));
     // And a whole window for what is left: in less it would be more than its CPU was tested for.
     assert_eq!((server.s, server.shift), (14 * MS, 4 * MS));
 }

@@ -81,10 +81,7 @@ static __always_inline int place(struct shell_place *arg)
 	LOCKED(fx)
 	{
 		ob_account_set(&shell->servers[id], terms->rate, now);
-		ob_server_place(&shell->ob, &shell->servers[id], terms->domain, terms->cpus, now);
-		ob_server_plan(&shell->servers[id], terms);
-		if (shell->servers[id].legs)
-			ob_server_split(&shell->ob, &shell->servers[id], now);
+		ob_server_place(&shell->ob, &shell->servers[id], terms, now);
 		UNLOCK(fx);
 		effects_apply(&fx, now);
 		return 0;

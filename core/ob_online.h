@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /* CPUs come and go, and reservations are placed anew. */
-#ifndef OB_PLACE_H
-#define OB_PLACE_H
+#ifndef OB_ONLINE_H
+#define OB_ONLINE_H
 
 #include "ob_thread.h"
 
@@ -43,44 +43,26 @@ OB_FN void ob_online(ob_p ob OB_ARG, u32 cpu, u32 on, u64 now)
 	ob_emit(ob, now, OB_KC(OB_EV_ONLINE, cpu), OB_TS(OB_NONE, OB_NONE), on, 0);
 }
 
-/* Moves `sv` to `cpus` of another domain, after CPUs came or went. It is split no more. */
-OB_FN void ob_server_place(ob_p ob OB_ARG, ob_server_p sv OB_ARG, u64 domain, u64 cpus, u64 now)
+/* Places `sv` anew, as `terms` say, after CPUs came or went. */
+OB_FN void ob_server_place(ob_p ob OB_ARG, ob_server_p sv OB_ARG, ob_terms_p terms OB_ARG, u64 now)
 {
 	ob_server_dismiss(ob, sv);
 	ob_tree_remove(&sv->domain->active, &sv->node);
-	if (sv->legs) {
+	if (ob_place_moves(sv)) {
 		ob_due_set(ob, &sv->due, OB_DUE_WINDOW, 0);
-		sv->legs = 0;
 		sv->shift = 0;
-		sv->starved = 0;
-		sv->unbegun = 0;
 	}
-	ob_server_rehome(ob, sv, &ob->domain[domain % OB_MAX_DOMAINS], cpus);
+	ob_server_rehome(ob, sv, &ob->domain[terms->domain & (OB_MAX_DOMAINS - 1)], terms->cpus);
+	ob_windows_describe(sv, terms);
+	if (ob_place_moves(sv)) {
+		ob_unspend(ob, sv);
+		sv->urgent = 0;
+	}
 	ob_server_admit(ob, sv);
 	ob_server_expel(ob, sv, now);
-	if (sv->state == OB_RESTS) {
-		ob_patience_sync(ob, sv);
-		return;
-	}
+	ob_place_begin(ob, sv, now);
 	ob_server_requeue(ob, sv);
-	ob_preempt(ob, sv, sv->head ? sv->head->cpu : 0);
-}
-
-/* `sv`, placed at its first leg's CPU, has just been split (its plan is filled in). */
-OB_FN void ob_server_split(ob_p ob OB_ARG, ob_server_p sv OB_ARG, u64 now)
-{
-	u32 legs = sv->legs;
-
-	sv->legs = 0;
-	ob_server_dismiss(ob, sv);
-	ob_unspend(ob, sv);
-	sv->legs = legs;
-	ob_server_admit(ob, sv);
-	ob_due_set(ob, &sv->due, OB_DUE_LAXITY, 0);
-	sv->urgent = 0;
-	ob_server_expel(ob, sv, now);
-	ob_window_restart(ob, sv, now);
-	if (sv->state != OB_RESTS)
+	if (sv->state == OB_READY)
 		ob_preempt(ob, sv, sv->head ? sv->head->cpu : 0);
 }
 

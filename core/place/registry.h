@@ -1,0 +1,151 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * The registry of placements: one line each. X(NAME, function prefix, when it changes CPUs (0:
+ * never, 1: when its part of the budget there is used up, 2: at times only), what it does in a few
+ * words). A placement in file `place/<prefix>.h`, which is included below the table, defines
+ *
+ *   ob_<prefix>_take_up(ob, sv, now)   a job begins: budget and deadline by the rule of a CBS
+ *   ob_<prefix>_fresh(ob, sv, now)     the same, of a server that nothing limits
+ *   ob_<prefix>_next(ob, sv, now)      the budget is used up: the next one, or the next part of it
+ *   ob_<prefix>_late(ob, sv, now)      a wait for budget ended late: no deadline may lie in the
+ * past ob_<prefix>_passed(ob, sv, now)    OB_DUE_WINDOW has come ob_<prefix>_begin(ob, sv, now) it
+ * has just been placed so ob_<prefix>_leave(ob, sv)          its job has ended
+ *   ob_<prefix>_unbegin(sv)            its job, which a mark began, was none
+ *   ob_<prefix>_count(ob, sv, by)      it counts so often in its domains, besides
+ *   ob_<prefix>_rests_until(sv)        when the next budget begins; 0: a part of this one is left
+ *   ob_<prefix>_over(sv)               above `now` it has run ahead of its bandwidth
+ *   ob_<prefix>_waits(sv)              whether it waits for time alone unless it is given budget
+ *   ob_<prefix>_shuts_out(sv, cpus)    whether a thread bound to `cpus` may not always run
+ *
+ * Servers and orders know of none of them.
+ */
+#ifndef OB_PLACES_H
+#define OB_PLACES_H
+
+#include "windows.h"
+
+#define OB_PLACES(X)                                                                       \
+	X(WHOLE, whole, 0, "in one set of CPUs")                                           \
+	X(EARLY, windows, 1, "split, on to the next CPU when a share is used up (EDF-WM)") \
+	X(POSTPONED, windows, 2, "split, on to the next CPU when its window ends (EDF-WMR)")
+
+/* When it changes CPUs. */
+OB_INLINE u64 ob_place_moves(ob_server_p sv)
+{
+#define X(NAME, prefix, moves, about) | (u64)(moves) << 2 * OB_PLACE_##NAME
+	return (0 OB_PLACES(X)) >> 2 * sv->place & 3;
+#undef X
+}
+
+/* Defines ob_place_<hook>, which calls the hook of sv's own placement. */
+#define OB_PLACE_HOOK(hook)                                                        \
+	OB_FN void ob_place_##hook(ob_p ob OB_ARG, ob_server_p sv OB_ARG, u64 now) \
+	{                                                                          \
+		switch (sv->place) {                                               \
+			OB_PLACES(OB_PLACE_CASE_##hook)                            \
+		}                                                                  \
+	}
+#define OB_PLACE_CASE(NAME, call) \
+	case OB_PLACE_##NAME:     \
+		call;             \
+		break;
+#define OB_PLACE_CASE_take_up(NAME, prefix, moves, about) \
+	OB_PLACE_CASE(NAME, ob_##prefix##_take_up(ob, sv, now))
+#define OB_PLACE_CASE_fresh(NAME, prefix, moves, about) \
+	OB_PLACE_CASE(NAME, ob_##prefix##_fresh(ob, sv, now))
+#define OB_PLACE_CASE_next(NAME, prefix, moves, about) \
+	OB_PLACE_CASE(NAME, ob_##prefix##_next(ob, sv, now))
+#define OB_PLACE_CASE_late(NAME, prefix, moves, about) \
+	OB_PLACE_CASE(NAME, ob_##prefix##_late(ob, sv, now))
+#define OB_PLACE_CASE_passed(NAME, prefix, moves, about) \
+	OB_PLACE_CASE(NAME, ob_##prefix##_passed(ob, sv, now))
+#define OB_PLACE_CASE_begin(NAME, prefix, moves, about) \
+	OB_PLACE_CASE(NAME, ob_##prefix##_begin(ob, sv, now))
+
+OB_PLACE_HOOK(take_up)
+OB_PLACE_HOOK(fresh)
+OB_PLACE_HOOK(next)
+OB_PLACE_HOOK(late)
+OB_PLACE_HOOK(passed)
+OB_PLACE_HOOK(begin)
+
+/* Answers of sv's own placement; 0 from one that is not in the table. */
+#define OB_PLACE_ANSWER(NAME, call) \
+	case OB_PLACE_##NAME:       \
+		return call;
+
+OB_FN u64 ob_place_rests_until(ob_server_p sv OB_ARG)
+{
+	switch (sv->place) {
+#define X(NAME, prefix, moves, about) OB_PLACE_ANSWER(NAME, ob_##prefix##_rests_until(sv))
+		OB_PLACES(X)
+#undef X
+	}
+	return 0;
+}
+
+OB_INLINE u64 ob_place_over(ob_server_p sv)
+{
+	switch (sv->place) {
+#define X(NAME, prefix, moves, about) OB_PLACE_ANSWER(NAME, ob_##prefix##_over(sv))
+		OB_PLACES(X)
+#undef X
+	}
+	return 0;
+}
+
+OB_INLINE u64 ob_place_waits(ob_server_p sv)
+{
+	switch (sv->place) {
+#define X(NAME, prefix, moves, about) OB_PLACE_ANSWER(NAME, ob_##prefix##_waits(sv))
+		OB_PLACES(X)
+#undef X
+	}
+	return 0;
+}
+
+OB_FN u64 ob_place_shuts_out(ob_server_p sv OB_ARG, u64 cpus)
+{
+	switch (sv->place) {
+#define X(NAME, prefix, moves, about) OB_PLACE_ANSWER(NAME, ob_##prefix##_shuts_out(sv, cpus))
+		OB_PLACES(X)
+#undef X
+	}
+	return 0;
+}
+
+OB_INLINE void ob_place_leave(ob_p ob, ob_server_p sv)
+{
+	switch (sv->place) {
+#define X(NAME, prefix, moves, about) OB_PLACE_CASE(NAME, ob_##prefix##_leave(ob, sv))
+		OB_PLACES(X)
+#undef X
+	}
+}
+
+OB_INLINE void ob_place_unbegin(ob_server_p sv)
+{
+	switch (sv->place) {
+#define X(NAME, prefix, moves, about) OB_PLACE_CASE(NAME, ob_##prefix##_unbegin(sv))
+		OB_PLACES(X)
+#undef X
+	}
+}
+
+OB_FN void ob_place_count(ob_p ob OB_ARG, ob_server_p sv OB_ARG, u32 by)
+{
+	switch (sv->place) {
+#define X(NAME, prefix, moves, about) OB_PLACE_CASE(NAME, ob_##prefix##_count(ob, sv, by))
+		OB_PLACES(X)
+#undef X
+	}
+}
+
+/* The budget is used up: the next one, as long as there is no wait for it. */
+OB_FN void ob_place_renew(ob_p ob OB_ARG, ob_server_p sv OB_ARG, u64 now)
+{
+	while (sv->e <= 0 && !ob_place_waits(sv) && OB_LOOP)
+		ob_place_next(ob, sv, now);
+}
+
+#endif
