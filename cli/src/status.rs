@@ -26,7 +26,13 @@ pub struct Options {
 #[derive(Debug, Args)]
 pub struct ReleaseOptions {
     /// As `onbeat status` shows it
+    #[arg(value_parser = id, allow_hyphen_values = true)]
     id: u32,
+}
+
+fn id(text: &str) -> Result<u32, &'static str> {
+    text.parse()
+        .map_err(|_| "no reservation has such an ID; write the number that `onbeat status` shows")
 }
 
 fn percent(x: Fraction) -> String {
