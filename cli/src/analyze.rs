@@ -17,7 +17,7 @@ use onbeat_analysis::registry::{
 use onbeat_analysis::semi::{Plan, Share};
 use onbeat_analysis::sporadic::{Sporadic, Verdict, compare_utilization, utilization};
 use onbeat_model::taskset::TaskSet;
-use onbeat_model::units::{format_duration, format_percent};
+use onbeat_model::units::{Fraction, format_duration, format_percent};
 use serde_json::{Value, json};
 
 use crate::output::print;
@@ -29,8 +29,9 @@ const TASKS_FOR_CHANGES: usize = 40;
 
 /// Say whether a task set's deadlines are met, by schedulability tests
 ///
-/// A task counts with its budget, and has whole CPUs: best-effort work and its share are left out. "no" is a proof of the
-/// opposite, "?" means that the test, being only sufficient, cannot tell. With --admit the service's own admission is asked, too.
+/// A task counts with its budget, and has whole CPUs: best-effort work and its share are left out. "no" is a proof of
+/// the opposite, "?" means that the test, being only sufficient, cannot tell. With --admit the service's own admission
+/// is asked, too.
 #[derive(Debug, Args)]
 pub struct Options {
     /// The task-set file
@@ -296,8 +297,8 @@ fn remarks(set: &TaskSet) -> String {
     if !beyond.is_empty() {
         let _ = writeln!(
             text,
-            "\nDue after the next release: {}. Onbeat's EDF serves such jobs as if due at the ends of their periods, and the\n\
-             tests for EDF count them so.",
+            "\nDue after the next release: {}. Onbeat's EDF serves such jobs as if due at the ends of their \
+             periods, and the\ntests for EDF count them so.",
             beyond.join(", ")
         );
     }
@@ -317,11 +318,12 @@ fn remarks(set: &TaskSet) -> String {
     if *set.best_effort_share.numer() > 0 {
         let _ = writeln!(
             text,
-            "\nThe tests count whole CPUs. `onbeat sim`, `lab` and `run` keep {} of each for best-effort work, at times {} in one\n\
-             piece: lower budgets by the one and deadlines by the other before you rely on an answer, or set\n\
-             best_effort_share = \"0%\".",
+            "\nThe tests count whole CPUs, but `onbeat sim`, `lab` and `run` keep {} of each for best-effort work,\n\
+             which some policies let delay a job by {piece} more. Before you rely on an answer, divide budgets by\n\
+             {} and shorten deadlines by {piece}, or set best_effort_share = \"0%\".",
             format_percent(set.best_effort_share),
-            format_duration(onbeat_sim::SHARE_QUANTUM)
+            format_percent(Fraction::from_integer(1) - set.best_effort_share),
+            piece = format_duration(onbeat_sim::SHARE_QUANTUM)
         );
     }
     text
