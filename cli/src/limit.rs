@@ -28,9 +28,9 @@ const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Say how few jobs could be late under a scheduler that knows the future
 ///
-/// Solves a mixed-integer program (docs/limit.md). Of each figure two are given: no scheduler has fewer late jobs than the
-/// bound, and a schedule was found that has no more than the other; when both are equal, that is the limit. The result
-/// is kept in results/limits, where `onbeat sim`, `lab`, `demo` and `report` find it for their tables.
+/// Solves a mixed-integer program (docs/limit.md). Of each figure two are given: no scheduler has fewer late jobs than
+/// the bound, and a schedule was found that has no more than the other; when both are equal, that is the limit. The
+/// result is kept in results/limits, where `onbeat sim`, `lab`, `demo` and `report` find it for their tables.
 #[derive(Debug, Args)]
 pub struct Options {
     /// The task-set file (docs/task-set.md); its work must be known: constants, distributions, traces

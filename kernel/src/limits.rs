@@ -17,8 +17,8 @@ fn up(total: Fraction) -> Amount {
     amount::of(total) + 1
 }
 
-/// Whether a user who may hold `total` CPUs, holds `held` and has not yet heard of `ended` others that they are over may
-/// have `demand` too. `test` is the admission test, for the nearest values that would be granted.
+/// Whether a user who may hold `total` CPUs, holds `held` and has not yet heard of `ended` others that they are over
+/// may have `demand` too. `test` is the admission test, for the nearest values that would be granted.
 ///
 /// # Errors
 /// The refusal.

@@ -168,7 +168,8 @@ impl Sweep {
         match self.method {
             Some(Method::RandFixedSum) => "there is no such set; lower utilization, or raise count",
             _ => {
-                "uunifast found no set without a task above 1 in a thousand draws; say method = \"randfixedsum\", which finds one at once"
+                "uunifast found no set without a task above 1 in a thousand draws; say method = \
+                 \"randfixedsum\", which finds one at once"
             }
         }
     }
