@@ -29,9 +29,9 @@ const TASKS_FOR_CHANGES: usize = 40;
 
 /// Say whether a task set's deadlines are met, by schedulability tests
 ///
-/// A task counts with its budget, and has whole CPUs: best-effort work and its share are left out. "no" is a proof of
-/// the opposite, "?" means that the test, being only sufficient, cannot tell. With --admit the service's own admission
-/// is asked, too.
+/// A task counts with its budget, on whole CPUs: the share of best-effort work is left out. "yes" and "no" are proven;
+/// "?" means that the test is only sufficient and cannot tell. With --admit the service's own admission test is asked,
+/// too.
 #[derive(Debug, Args)]
 pub struct Options {
     /// The task-set file
@@ -43,7 +43,7 @@ pub struct Options {
     /// List the tests and their sources
     #[arg(long, conflicts_with_all = ["json", "file", "tests"])]
     list: bool,
-    /// Say, too, what the service would answer to these tasks under this policy, in the file's order
+    /// Say also what the service would answer to these tasks, in the file's order, under this policy
     #[arg(long, value_name = "POLICY")]
     admit: Option<String>,
     /// Print one JSON object
@@ -108,7 +108,10 @@ impl Finding {
         let over = compare_utilization(tasks, cpus as u64) == Ordering::Greater;
         if answer.verdict == Verdict::Unschedulable && clamped && !over {
             answer.verdict = Verdict::Unknown;
-            why = Some("not by the ends of periods; for later deadlines it cannot tell".into());
+            why = Some(
+                "not with deadlines at the ends of periods; for later ones the test cannot tell"
+                    .into(),
+            );
         }
         let fits = answer.verdict == Verdict::Schedulable;
         let look = tasks.len() <= TASKS_FOR_CHANGES
@@ -152,7 +155,7 @@ fn sporadic(set: &TaskSet) -> Result<(Vec<String>, Vec<Sporadic>)> {
     for copy in set.copies() {
         let Some(wcet) = copy.spec.budget else {
             bail!(
-                "task {} has no budget, so nobody knows how long its jobs take; add budget",
+                "task {} has no budget, so the tests do not know how long its jobs take; add budget",
                 copy.name()
             );
         };
@@ -308,7 +311,8 @@ fn remarks(set: &TaskSet) -> String {
         {
             let _ = writeln!(
                 text,
-                "\nJobs of {} take up to {}, more than their budget of {}: the answers hold for what stays within.",
+                "\nJobs of {} take up to {}, more than their budget of {}: the answers hold only \
+                 for jobs within it.",
                 task.name,
                 format_duration(longest),
                 format_duration(budget)

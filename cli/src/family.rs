@@ -72,10 +72,11 @@ pub struct Options {
     /// How many sets of each family [default: 10; with --write 1]
     #[arg(long, value_name = "N", value_parser = whole::<u64>(1..=10_000), allow_hyphen_values = true)]
     sets: Option<u64>,
-    /// Policies to play, separated by commas [default: a few that differ]
+    /// Policies to play, separated by commas [default: eight of Onbeat's; in the lab two of them and two of the
+    /// kernel's]
     #[arg(long, value_name = "P,…", value_delimiter = ',')]
     policies: Vec<Policy>,
-    /// The policy to judge; it is played too [default: the one of a task set that names none]
+    /// The policy to judge; it is played too [default: g-edzl+cbs-predict]
     #[arg(long, value_name = "P")]
     judge: Option<Policy>,
     /// For how many seconds jobs are released

@@ -226,7 +226,7 @@ impl Run {
         let begin = Instant::now();
         loop {
             let Response::Status { reservations, .. } = self.service.ask(&Request::Status)? else {
-                anyhow::bail!("the service answers something else");
+                anyhow::bail!("the service gave an unexpected answer");
             };
             let now = reservations.iter().find(|r| r.id == grant.id);
             if now.is_some_and(|r| r.pid != pid) {

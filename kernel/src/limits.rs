@@ -35,7 +35,7 @@ pub fn user(
         free = 0;
         let over = match ended {
             0 => String::new(),
-            n => format!("; {n} of them are over, but not given back by who asked for them"),
+            n => format!("; {n} of them have ended, but were not given back"),
         };
         format!("one user may hold {RESERVATIONS} reservations{over}")
     } else if demand.load() > free {
