@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Admission: may this reservation be granted beside those that are, and if not, what could be?
 //!
-//! The test is the utilization test, exact (see `amount`). A CPU offers 1 less the best-effort share and less what other scheduling
-//! classes hold on it. In each *domain* (the CPUs that share one queue) the reservations' loads must be divisible among
-//! the CPUs they may use, and no load may exceed what one such CPU offers, since a reservation runs on one CPU at a time.
-//! A load is Q / min(D, P): utilization, or density where the deadline is shorter than the period. Partitioned EDF then
-//! meets all deadlines of implicit-deadline reservations (Liu and Layland 1973); global and clustered EDF serve Q every P with
-//! bounded tardiness (Devi and Anderson 2005). Where reservations may be split each CPU is tested exactly by its demand
-//! (`semi`). Under rate-monotonic order the test says what fits, not what is in time: the service takes that order only
-//! from who asks for no isolation.
+//! The test is the utilization test, exact (see `amount`). A CPU offers 1 less the best-effort share and less what
+//! other scheduling classes hold on it. In each *domain* (the CPUs that share one queue) the reservations' loads must
+//! be divisible among the CPUs they may use, and no load may exceed what one such CPU offers, since a reservation runs
+//! on one CPU at a time. A load is Q / min(D, P): utilization, or density where the deadline is shorter than the
+//! period. Partitioned EDF then meets all deadlines of implicit-deadline reservations (Liu and Layland 1973); global
+//! and clustered EDF serve Q every P with bounded tardiness (Devi and Anderson 2005). Where reservations may be split
+//! each CPU is tested exactly by its demand (`semi`). Under rate-monotonic order the test says what fits, not what is
+//! in time: the service takes that order only from who asks for no isolation.
 
 use std::collections::BTreeMap;
 

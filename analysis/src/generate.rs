@@ -76,7 +76,8 @@ impl Generator {
 
     /// Tasks with utilizations uniform in [`low`, `high`] until they add up to `total`; the last gets what is missing.
     ///
-    /// Source: paper 000, section 7.1.
+    /// Source: Kato, Ishikawa and Rajkumar, "CPU scheduling and memory management for interactive real-time
+    /// applications", section 7.1.
     pub fn until(&mut self, total: f64, low: f64, high: f64, periods: Periods) -> Vec<Sporadic> {
         let (mut tasks, mut left) = (Vec::new(), total);
         while left > 1e-9 {
@@ -87,8 +88,8 @@ impl Generator {
         tasks
     }
 
-    /// `n` tasks whose utilizations add up to `total`, uniform among all such that none is above 1; `None` if none was found
-    /// in a thousand draws, as when `total` is close to `n`.
+    /// `n` tasks whose utilizations add up to `total`, uniform among all such that none is above 1; `None` if none was
+    /// found in a thousand draws, as when `total` is close to `n`.
     ///
     /// Source: UUniFast, Bini and Buttazzo 2005, figure 5; discarding, Davis and Burns 2009.
     pub fn uunifast_discard(
@@ -113,8 +114,8 @@ impl Generator {
         None
     }
 
-    /// `n` tasks whose utilizations add up to `total`, uniform among all such that none is above 1, also where `total` is
-    /// close to `n`. `None` if there are none, or `n` is above 2000.
+    /// `n` tasks whose utilizations add up to `total`, uniform among all such that none is above 1, also where `total`
+    /// is close to `n`. `None` if there are none, or `n` is above 2000.
     ///
     /// Source: Emberson, Stafford and Davis 2010 (RandFixedSum).
     pub fn randfixedsum(
@@ -129,8 +130,8 @@ impl Generator {
 
     /// `n` numbers in [0, 1] whose sum is `total`, uniform among all such.
     ///
-    /// Stafford's way: the cut of the cube is made of simplices that a table leads to with probabilities by their volumes;
-    /// in the chosen one a point is drawn, and its coordinates are shuffled.
+    /// Stafford's way: the cut of the cube is made of simplices that a table leads to with probabilities by their
+    /// volumes; in the chosen one a point is drawn, and its coordinates are shuffled.
     fn fixed_sum(&mut self, n: usize, total: f64) -> Option<Vec<f64>> {
         if n == 0 || n > FIXED_SUM_MOST || !(0.0..=n as f64).contains(&total) {
             return None;
@@ -168,8 +169,8 @@ impl Generator {
 /// Larger tables do not fit memory well: a number for each pair.
 const FIXED_SUM_MOST: usize = 2000;
 
-/// For i + 1 numbers that are left and integer part j of their sum, at (i − 1)·n + j: the probability of the corner whose
-/// next coordinate is 1. `over` is what the whole sum is beyond its integer part.
+/// For i + 1 numbers that are left and integer part j of their sum, at (i − 1)·n + j: the probability of the corner
+/// whose next coordinate is 1. `over` is what the whole sum is beyond its integer part.
 fn simplices(n: usize, over: f64) -> Vec<f64> {
     let mut turn = vec![0.0; n.saturating_sub(1) * n];
     // Volumes by integer part, shifted by one; only their ratios within a row count.
@@ -297,7 +298,7 @@ mod tests {
         assert!(tasks.iter().all(|t| t.wcet <= t.deadline && t.deadline <= t.period));
     }
 
-    /// The order of the curves in paper 000's figures 21 to 23.
+    /// The order of the curves in figures 21 to 23 of the same paper.
     #[test]
     fn edf_wm_accepts_more_than_partitioned_edf_at_high_load() {
         for (low, high) in [(0.1, 1.0), (0.5, 1.0), (0.1, 0.5)] {

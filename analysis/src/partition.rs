@@ -42,8 +42,8 @@ impl Local {
 /// The CPU of each task, or the index of the first task that no CPU takes. With `decreasing` the tasks are taken in
 /// order of decreasing utilization, otherwise as they stand.
 ///
-/// Finding out whether any partition exists is bin packing; these heuristics are only sufficient (Oh and Baker 1998; Lopez et al.
-/// 2004 for the bounds they reach).
+/// Finding out whether any partition exists is bin packing; these heuristics are only sufficient (Oh and Baker 1998;
+/// Lopez et al. 2004 for the bounds they reach).
 pub fn partition(
     tasks: &[Sporadic],
     cpus: usize,

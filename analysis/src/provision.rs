@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! How much to give to streams of soft real-time work, after Kenna, Herman, Brandenburg, Mills and Anderson, "Soft Real-Time
-//! on Multiprocessors: Are Analysis-Based Schedulers Really Worth It?" (RTSS 2011).
+//! How much to give to streams of soft real-time work, after Kenna, Herman, Brandenburg, Mills and Anderson, "Soft
+//! Real-Time on Multiprocessors: Are Analysis-Based Schedulers Really Worth It?" (RTSS 2011).
 //!
-//! The system is EDF-HSB: each of v streams has a hard task (show a frame: e_V in p_V, partitioned evenly over the m CPUs,
-//! above everything) and a soft server (decode one: b_V in p_V, global EDF); best-effort work has a server on every CPU (b_B in
-//! p_B). A budget b_V must satisfy four constraints:
+//! The system is EDF-HSB: each of v streams has a hard task (show a frame: e_V in p_V, partitioned evenly over the m
+//! CPUs, above everything) and a soft server (decode one: b_V in p_V, global EDF); best-effort work has a server on
+//! every CPU (b_B in p_B). A budget b_V must satisfy four constraints:
 //!
 //! 1. no CPU has more hard work than time;
 //! 2. hard work and servers together ask for no more than m CPUs;
 //! 3. no server's utilization reaches c / (2m − 2), c = m − v·e_V/p_V, or tardiness has no bound;
 //! 4. the budget is more than the mean execution time ē.
 //!
-//! Lateness then has a deterministic bound for the server (equation 1) and, as execution times are random, independent of each
-//! other, a stochastic one for its jobs on average (equation 2).
+//! Lateness then has a deterministic bound for the server (equation 1) and, as execution times are random, independent
+//! of each other, a stochastic one for its jobs on average (equation 2).
 
 use std::fmt;
 
@@ -102,7 +102,8 @@ impl Streams {
         checks.into_iter().filter(|(_, holds)| !holds).map(|(constraint, _)| constraint).collect()
     }
 
-    /// The largest feasible budget, `epsilon` (ms) below the strict limit of constraint 3, and the constraint that binds.
+    /// The largest feasible budget, `epsilon` (ms) below the strict limit of constraint 3, and the constraint that
+    /// binds.
     ///
     /// Source: equation 3.
     pub fn largest_budget(&self, epsilon: f64) -> (f64, Constraint) {
@@ -117,11 +118,12 @@ impl Streams {
         }
     }
 
-    /// Equation 1 (Leontyev and Anderson 2007, restricted supply): how late a server may be, ms; infinite without bound.
+    /// Equation 1 (Leontyev and Anderson 2007, restricted supply): how late a server may be, ms; infinite without
+    /// bound.
     ///
-    /// The bound is the largest over all servers, each with its own budget and utilization. As printed the equation takes the
-    /// largest of both at once, which is no less while the factor m - c - 1 is not negative: while hard work needs a CPU
-    /// or more. Below that each kind of server is looked at by itself.
+    /// The bound is the largest over all servers, each with its own budget and utilization. As printed the equation
+    /// takes the largest of both at once, which is no less while the factor m - c - 1 is not negative: while hard work
+    /// needs a CPU or more. Below that each kind of server is looked at by itself.
     pub fn deterministic(&self, budget: f64) -> f64 {
         let m = f64::from(self.cpus);
         let servers = |stream: f64, best_effort: f64| {
@@ -168,8 +170,8 @@ impl Streams {
 
     /// The feasible budget with the least bound on tardiness; `None` if no budget is feasible.
     ///
-    /// Towards the mean the stochastic part of the bound grows without limit, towards constraint 3 the deterministic one
-    /// does (figure 2); between them their sum has one minimum.
+    /// Towards the mean the stochastic part of the bound grows without limit, towards constraint 3 the deterministic
+    /// one does (figure 2); between them their sum has one minimum.
     pub fn best_budget(&self) -> Option<Provision> {
         let (mut low, mut high) = (self.mean, self.largest_budget(0.0).0);
         if high <= low || self.violated(high).contains(&Constraint::HardWork) {

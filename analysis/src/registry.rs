@@ -138,7 +138,7 @@ pub const TESTS: &[Test] = &[
     ),
     test(
         "edf-wmr",
-        "semi-partitioned EDF with windows, worst fit (Kato et al., paper of FCBS)",
+        "semi-partitioned EDF with windows, worst fit (Kato, Ishikawa and Rajkumar)",
         false,
         |t, m| windows(t, m, Packing::Worst),
     ),
@@ -286,8 +286,8 @@ pub fn why_unknown(test: &Test, tasks: &[Sporadic], cpus: usize) -> Option<Strin
     exact.then(|| "gave up: its busy periods are too long to be gone through".into())
 }
 
-/// The set as Onbeat's policies play it: EDF serves what is due after the next release as if due then, as a thread that is
-/// behind has no releases to be seen. Fixed priorities do not go by deadlines.
+/// The set as Onbeat's policies play it: EDF serves what is due after the next release as if due then, as a thread that
+/// is behind has no releases to be seen. Fixed priorities do not go by deadlines.
 pub fn as_played<'a>(test: &Test, tasks: &'a [Sporadic]) -> Cow<'a, [Sporadic]> {
     let fixed = ["rm-", "dm-"].iter().any(|word| test.name.contains(word));
     if fixed || tasks.iter().all(|t| t.deadline <= t.period) {
@@ -322,8 +322,8 @@ fn priorities(tasks: &[Sporadic], level: fn(&Sporadic) -> u64) -> Answer {
     Answer { verdict, ..answer }
 }
 
-/// Fixed priorities, the smallest level first; `times` gives response times of tasks in that order with these levels, none where
-/// they are not within deadlines.
+/// Fixed priorities, the smallest level first; `times` gives response times of tasks in that order with these levels,
+/// none where they are not within deadlines.
 fn by_priority(
     tasks: &[Sporadic],
     level: fn(&Sporadic) -> u64,

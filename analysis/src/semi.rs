@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Semi-partitioned scheduling with window migration: EDF-WM, and EDF-WMR's worst fit.
 //!
-//! A task that fits no CPU whole is split over n of them. Its deadline is cut into n windows of D/n; in window k its job
-//! runs on the k-th of these CPUs for at most its share there. To that CPU the share is a sporadic task (C′, D/n, T), so each
-//! CPU is tested by itself, exactly.
+//! A task that fits no CPU whole is split over n of them. Its deadline is cut into n windows of D/n; in window k its
+//! job runs on the k-th of these CPUs for at most its share there. To that CPU the share is a sporadic task (C′, D/n,
+//! T), so each CPU is tested by itself, exactly.
 //!
-//! Source: Kato, Yamasaki and Ishikawa 2009 (EDF-WM); worst fit as in Kato, Ishikawa and Rajkumar's EDF-WMR (paper 000, section 4.2).
+//! Source: Kato, Yamasaki and Ishikawa 2009 (EDF-WM); worst fit as in Kato, Ishikawa and Rajkumar's EDF-WMR ("CPU
+//! scheduling and memory management for interactive real-time applications", section 4.2).
 
 use onbeat_model::units::Fraction;
 
@@ -32,11 +33,12 @@ pub type Plan = Vec<Vec<Share>>;
 /// CPUs over which a task may be split: as many as the core holds (`OB_MAX_LEGS`).
 pub const LEGS_MOST: usize = 8;
 
-/// Shares of reservations are at least this long, ns: enforcement is exact to tens of microseconds, and a migration costs some.
+/// Shares of reservations are at least this long, ns: enforcement is exact to tens of microseconds, and a migration
+/// costs some.
 pub const SHARE_LEAST: u64 = 100_000;
 
-/// Steps after which a test gives up: a CPU that is all but full has a long busy period. It then counts as full, and of a share
-/// a 256th is given up.
+/// Steps after which a test gives up: a CPU that is all but full has a long busy period. It then counts as full, and of
+/// a share a 256th is given up.
 const STEPS_WHOLE: u32 = 20_000;
 const STEPS_SHARE: u32 = 500;
 
@@ -185,8 +187,9 @@ pub struct Planner {
 }
 
 impl Planner {
-    /// CPUs that offer these parts (0 to 1) of themselves. `fit` is [`Packing::First`] for EDF-WM and [`Packing::Worst`] for
-    /// EDF-WMR; others count as first. No share is shorter than `least`: what is too short is not worth a migration.
+    /// CPUs that offer these parts (0 to 1) of themselves. `fit` is [`Packing::First`] for EDF-WM and
+    /// [`Packing::Worst`] for EDF-WMR; others count as first. No share is shorter than `least`: what is too short is
+    /// not worth a migration.
     pub fn new(offers: &[Fraction], fit: Packing, least: u64) -> Self {
         let cpu = |offer: &Fraction| {
             let parts = u128::from(*offer.numer()) * u128::from(PARTS) / u128::from(*offer.denom());
@@ -196,10 +199,11 @@ impl Planner {
         Self { cpus: offers.iter().map(cpu).collect(), fit, least: least.max(1) }
     }
 
-    /// Places the task under `name` on CPUs that `may` take it: its shares in the order of their windows, or `None` if it does
-    /// not fit. Deadlines within periods: a job's windows then never meet its successor's.
+    /// Places the task under `name` on CPUs that `may` take it: its shares in the order of their windows, or `None` if
+    /// it does not fit. Deadlines within periods: a job's windows then never meet its successor's.
     ///
-    /// For n = 2, 3, … the n largest shares are taken if they add up to the execution time; the last is cut to what is missing.
+    /// For n = 2, 3, … the n largest shares are taken if they add up to the execution time; the last is cut to what is
+    /// missing.
     pub fn place(
         &mut self,
         name: u64,

@@ -32,8 +32,9 @@ fn most(cpu: &[Sporadic], task: &Sporadic) -> u64 {
     low
 }
 
-/// Assigns and splits, or names the first task that does not fit. Tasks are taken as they stand, whole by first fit; what fits
-/// nowhere leaves on each CPU in turn as much as this takes, until one takes the rest whole. Deadlines within periods.
+/// Assigns and splits, or names the first task that does not fit. Tasks are taken as they stand, whole by first fit;
+/// what fits nowhere leaves on each CPU in turn as much as this takes, until one takes the rest whole. Deadlines within
+/// periods.
 pub fn edf_cd(tasks: &[Sporadic], cpus: usize) -> Result<Plan, usize> {
     let mut all: Vec<Vec<Sporadic>> = vec![Vec::new(); cpus];
     let mut plan = Plan::with_capacity(tasks.len());

@@ -27,8 +27,8 @@ impl Sporadic {
         Self { wcet, deadline: period, period }
     }
 
-    /// What a constant bandwidth server of budget Q, period P and relative deadline D may ask of its CPU: Q in every min(D, P), for
-    /// with a new job it may begin anew after its deadline.
+    /// What a constant bandwidth server of budget Q, period P and relative deadline D may ask of its CPU: Q in every
+    /// min(D, P), for with a new job it may begin anew after its deadline.
     pub fn served(budget: u64, period: u64, deadline: u64) -> Self {
         Self::implicit(budget, deadline.min(period).max(1))
     }
@@ -83,7 +83,8 @@ impl Load {
     }
 }
 
-/// Whether ΣC/T is more than 1, by a unit of 2⁻⁸⁰ for each task at least: for 37 000 years no demand shows less (`amount`).
+/// Whether ΣC/T is more than 1, by a unit of 2⁻⁸⁰ for each task at least: for 37 000 years no demand shows less
+/// (`amount`).
 pub(crate) fn overloaded(tasks: &[Sporadic]) -> bool {
     tasks.iter().map(|task| amount::floor(task.wcet, task.period)).sum::<Amount>() > WHOLE
 }

@@ -17,7 +17,7 @@ use onbeat_analysis::registry::{
 use onbeat_analysis::semi::{Plan, Share};
 use onbeat_analysis::sporadic::{Sporadic, Verdict, compare_utilization, utilization};
 use onbeat_model::taskset::TaskSet;
-use onbeat_model::units::{format_duration, format_percent};
+use onbeat_model::units::{Fraction, format_duration, format_percent};
 use serde_json::{Value, json};
 
 use crate::output::print;
@@ -29,8 +29,9 @@ const TASKS_FOR_CHANGES: usize = 40;
 
 /// Say whether a task set's deadlines are met, by schedulability tests
 ///
-/// A task counts with its budget, and has whole CPUs: best-effort work and its share are left out. "no" is a proof of the
-/// opposite, "?" means that the test, being only sufficient, cannot tell. With --admit the service's own admission is asked, too.
+/// A task counts with its budget, on whole CPUs: the share of best-effort work is left out. "yes" and "no" are proven;
+/// "?" means that the test is only sufficient and cannot tell. With --admit the service's own admission test is asked,
+/// too.
 #[derive(Debug, Args)]
 pub struct Options {
     /// The task-set file
@@ -42,7 +43,7 @@ pub struct Options {
     /// List the tests and their sources
     #[arg(long, conflicts_with_all = ["json", "file", "tests"])]
     list: bool,
-    /// Say, too, what the service would answer to these tasks under this policy, in the file's order
+    /// Say also what the service would answer to these tasks, in the file's order, under this policy
     #[arg(long, value_name = "POLICY")]
     admit: Option<String>,
     /// Print one JSON object
@@ -107,7 +108,10 @@ impl Finding {
         let over = compare_utilization(tasks, cpus as u64) == Ordering::Greater;
         if answer.verdict == Verdict::Unschedulable && clamped && !over {
             answer.verdict = Verdict::Unknown;
-            why = Some("not by the ends of periods; for later deadlines it cannot tell".into());
+            why = Some(
+                "not with deadlines at the ends of periods; for later ones the test cannot tell"
+                    .into(),
+            );
         }
         let fits = answer.verdict == Verdict::Schedulable;
         let look = tasks.len() <= TASKS_FOR_CHANGES
@@ -151,7 +155,7 @@ fn sporadic(set: &TaskSet) -> Result<(Vec<String>, Vec<Sporadic>)> {
     for copy in set.copies() {
         let Some(wcet) = copy.spec.budget else {
             bail!(
-                "task {} has no budget, so nobody knows how long its jobs take; add budget",
+                "task {} has no budget, so the tests do not know how long its jobs take; add budget",
                 copy.name()
             );
         };
@@ -296,8 +300,8 @@ fn remarks(set: &TaskSet) -> String {
     if !beyond.is_empty() {
         let _ = writeln!(
             text,
-            "\nDue after the next release: {}. Onbeat's EDF serves such jobs as if due at the ends of their periods, and the\n\
-             tests for EDF count them so.",
+            "\nDue after the next release: {}. Onbeat's EDF serves such jobs as if due at the ends of their \
+             periods, and the\ntests for EDF count them so.",
             beyond.join(", ")
         );
     }
@@ -307,7 +311,8 @@ fn remarks(set: &TaskSet) -> String {
         {
             let _ = writeln!(
                 text,
-                "\nJobs of {} take up to {}, more than their budget of {}: the answers hold for what stays within.",
+                "\nJobs of {} take up to {}, more than their budget of {}: the answers hold only \
+                 for jobs within it.",
                 task.name,
                 format_duration(longest),
                 format_duration(budget)
@@ -317,11 +322,12 @@ fn remarks(set: &TaskSet) -> String {
     if *set.best_effort_share.numer() > 0 {
         let _ = writeln!(
             text,
-            "\nThe tests count whole CPUs. `onbeat sim`, `lab` and `run` keep {} of each for best-effort work, at times {} in one\n\
-             piece: lower budgets by the one and deadlines by the other before you rely on an answer, or set\n\
-             best_effort_share = \"0%\".",
+            "\nThe tests count whole CPUs, but `onbeat sim`, `lab` and `run` keep {} of each for best-effort work,\n\
+             which some policies let delay a job by {piece} more. Before you rely on an answer, divide budgets by\n\
+             {} and shorten deadlines by {piece}, or set best_effort_share = \"0%\".",
             format_percent(set.best_effort_share),
-            format_duration(onbeat_sim::SHARE_QUANTUM)
+            format_percent(Fraction::from_integer(1) - set.best_effort_share),
+            piece = format_duration(onbeat_sim::SHARE_QUANTUM)
         );
     }
     text

@@ -15,7 +15,7 @@ use clap::Args;
 use onbeat_lab::{LabSpec, Mode};
 use onbeat_model::policy::{CorePolicy, Policy};
 use onbeat_model::taskset::{TaskSet, Work as TaskWork};
-use onbeat_model::units::{format_duration, parse_duration};
+use onbeat_model::units::{HOUR, format_duration, parse_duration};
 use onbeat_report::claims::Claims;
 use onbeat_report::html::{Experiment, Page, Verdict, render};
 
@@ -24,7 +24,7 @@ use crate::lab::progress::Board;
 use crate::lab::ship::{Cargo, Programs};
 use crate::lab::{assemble, cancel_on_signals, fit};
 use crate::limit::compute_and_keep;
-use crate::output::{self, print};
+use crate::output::{self, print, whole};
 use crate::results::{Results, claims_beside, join};
 use crate::sim::{core, simulate};
 
@@ -54,7 +54,7 @@ pub struct Options {
     out: PathBuf,
     /// How many guests at a time; the figures don't depend on it [default: as many as there are
     /// processors and memory for]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
+    #[arg(long, value_name = "N", value_parser = whole::<u16>(1..=256), allow_hyphen_values = true)]
     jobs: Option<u16>,
     /// Only this experiment (repeatable)
     #[arg(long = "experiment", value_name = "NAME", value_parser = EXPERIMENTS)]
@@ -63,8 +63,17 @@ pub struct Options {
     #[arg(long = "policy", value_name = "P")]
     policies: Vec<Policy>,
     /// Play so long instead of as long as the experiments say
-    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
+    #[arg(long, value_name = "TIME", value_parser = play_time, allow_hyphen_values = true)]
     duration: Option<u64>,
+}
+
+/// How long to play, ns: as long as a task set may last.
+fn play_time(text: &str) -> Result<u64, String> {
+    match parse_duration(text).map_err(|e| e.to_string())? {
+        0 => Err("nothing can be played in no time; write a time above zero, such as 2s".into()),
+        time if time > HOUR => Err("write a time of at most 1h".into()),
+        time => Ok(time),
+    }
 }
 
 /// How long to look for the limit of an experiment.
@@ -253,11 +262,11 @@ fn write_page(
     partial: bool,
 ) -> Result<()> {
     let mut summary = String::from(
-        "Four, five and six copies of a movie on four CPUs beside CPU-bound best-effort processes, all released within a \
-         millisecond. Each movie has a reservation of 25 ms every 41 ms, as in Kato et al.; one frame is one job. Once \
-         the movie's recorded frame times are replayed as CPU time, which is the controlled experiment; once an H.264 \
-         movie is really decoded. The lab is a stock Linux kernel in deterministic virtual time: a second run gives the \
-         same figures.",
+        "Four, five and six copies of a movie on four CPUs beside CPU-bound best-effort processes, all released \
+         within a millisecond. Each movie has a reservation of 25 ms every 41 ms, as in Kato et al.; one frame is one \
+         job. Once the movie's recorded frame times are replayed as CPU time, which is the controlled experiment; once \
+         an H.264 movie is really decoded. The lab is a stock Linux kernel in deterministic virtual time: a second \
+         run gives the same figures.",
     );
     if partial {
         summary.push_str(" The demo was stopped before its end: these results are partial.");

@@ -27,7 +27,7 @@ use crate::lab::carry::{self, carry_out, guests_at_a_time};
 use crate::lab::progress::Board;
 use crate::lab::ship::{Cargo, Programs};
 use crate::lab::{cancel_on_signals, fit};
-use crate::output::print;
+use crate::output::{print, whole};
 use crate::sim::core;
 use figures::{Judged, Report};
 
@@ -61,19 +61,32 @@ pub struct Options {
     #[arg(default_value = "all", value_name = "NAME")]
     family: String,
     /// The first set; the others follow
-    #[arg(long, default_value_t = 1, value_name = "S", allow_hyphen_values = true)]
+    #[arg(
+        long,
+        default_value = "1",
+        value_name = "S",
+        value_parser = whole::<u64>(0..=SEED_MOST),
+        allow_hyphen_values = true
+    )]
     seed: u64,
     /// How many sets of each family [default: 10; with --write 1]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=10_000))]
+    #[arg(long, value_name = "N", value_parser = whole::<u64>(1..=10_000), allow_hyphen_values = true)]
     sets: Option<u64>,
-    /// Policies to play, separated by commas [default: a few that differ]
+    /// Policies to play, separated by commas [default: eight of Onbeat's; in the lab two of them and two of the
+    /// kernel's]
     #[arg(long, value_name = "P,…", value_delimiter = ',')]
     policies: Vec<Policy>,
-    /// The policy to judge; it is played too [default: the one of a task set that names none]
+    /// The policy to judge; it is played too [default: g-edzl+cbs-predict]
     #[arg(long, value_name = "P")]
     judge: Option<Policy>,
     /// For how many seconds jobs are released
-    #[arg(long, default_value_t = 20, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=3600))]
+    #[arg(
+        long,
+        default_value = "20",
+        value_name = "N",
+        value_parser = whole::<u64>(1..=3600),
+        allow_hyphen_values = true
+    )]
     seconds: u64,
     /// Where they are played
     #[arg(long, value_enum, default_value = "sim")]

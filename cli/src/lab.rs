@@ -21,7 +21,7 @@ use onbeat_model::taskset::{Kernel, TaskSet};
 use onbeat_model::units::SEC;
 
 use crate::guest;
-use crate::output::{self, Outputs, folder_of};
+use crate::output::{self, Outputs, folder_of, whole};
 use crate::results::Results;
 use carry::{Carried, Work, carry_out, guests_at_a_time};
 use progress::Board;
@@ -44,7 +44,7 @@ pub struct Options {
     outputs: Outputs,
     /// How many guests at a time; the figures don't depend on it [default: as many as there are
     /// processors and memory for]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
+    #[arg(long, value_name = "N", value_parser = whole::<u16>(1..=256), allow_hyphen_values = true)]
     jobs: Option<u16>,
     /// Kernel: `plain` or `rt` (PREEMPT_RT) [default: what the file says, else plain]
     #[arg(long)]

@@ -28,9 +28,9 @@ const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Say how few jobs could be late under a scheduler that knows the future
 ///
-/// Solves a mixed-integer program (docs/limit.md). Of each figure two are given: no scheduler has fewer late jobs than the
-/// bound, and a schedule was found that has no more than the other; when both are equal, that is the limit. The result
-/// is kept in results/limits, where `onbeat sim`, `lab`, `demo` and `report` find it for their tables.
+/// Solves a mixed-integer program (docs/limit.md). Each figure comes as a bound, below which no scheduler can be, and
+/// as the number of late jobs in a schedule that was found; where both are equal, that is the limit. The result is kept
+/// in results/limits, where `onbeat sim`, `lab`, `demo` and `report` find it for their tables.
 #[derive(Debug, Args)]
 pub struct Options {
     /// The task-set file (docs/task-set.md); its work must be known: constants, distributions, traces
@@ -38,7 +38,7 @@ pub struct Options {
     /// Only with all reservations kept: each task gets what its budget alone would have given it
     #[arg(long, conflicts_with = "no_guarantee")]
     guarantee: bool,
-    /// Only without: a task may be sacrificed for others
+    /// Only without that guarantee: a task may be sacrificed for others
     #[arg(long)]
     no_guarantee: bool,
     /// CPUs that are left to the tasks [default: all, less the share of best-effort work if the file has some]

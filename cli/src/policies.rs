@@ -30,8 +30,8 @@ struct Line {
 }
 
 /// Why some are marked.
-const NOT_ISOLATING: &str = "  !  does not isolate, whatever it goes with: an overrun can make others late; the service \
-                             asks for --no-isolation";
+const NOT_ISOLATING: &str = "  !  does not isolate, whatever it goes with: an overrun can make others late; \
+                             the service asks for --no-isolation";
 
 fn lines() -> Vec<Line> {
     let core = CORE.iter().map(|p| Line {

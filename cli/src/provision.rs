@@ -15,7 +15,7 @@ use onbeat_model::units::parse_duration;
 use onbeat_report::plot::panels;
 use serde_json::{Value, json};
 
-use crate::output::{self, print};
+use crate::output::{self, print, whole};
 use rows::{Experiment, against_budget};
 
 /// Successive execution times more alike than this are not independent.
@@ -23,44 +23,56 @@ const CORRELATED: f64 = 0.2;
 
 /// Say which budgets and queues streams of soft real-time jobs need
 ///
-/// After Kenna et al. (RTSS 2011): each stream has a hard task (it shows a frame) and a soft server (it decodes one); best
-/// effort has a server on every CPU. Shows the largest feasible budget and the one with the least bound on tardiness.
+/// After Kenna et al. (RTSS 2011): each stream has a hard task (it shows a frame) and a soft server (it decodes one);
+/// best effort has a server on every CPU. Shows the largest feasible budget and the one with the least bound on
+/// tardiness.
 #[derive(Debug, Args)]
 pub struct Options {
     /// A file with several numbers of streams instead, such as experiments/provision/kenna-t1.toml
     #[arg(conflicts_with_all = [
-        "cpus", "streams", "period", "mean", "deviation", "trace", "hard", "best_effort_budget", "best_effort_period", "epsilon",
+        "cpus", "streams", "period", "mean", "deviation", "trace", "hard",
+        "best_effort_budget", "best_effort_period", "epsilon",
     ])]
     file: Option<PathBuf>,
     /// CPUs that schedule (without one set aside for interrupts)
-    #[arg(long, value_parser = clap::value_parser!(u32).range(2..=4096), required_unless_present = "file")]
+    #[arg(long, value_parser = whole::<u32>(2..=4096), allow_hyphen_values = true, required_unless_present = "file")]
     cpus: Option<u32>,
     /// Streams
-    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=100_000), required_unless_present = "file")]
+    #[arg(long, value_parser = whole::<u32>(1..=100_000), allow_hyphen_values = true, required_unless_present = "file")]
     streams: Option<u32>,
     /// Period of a stream, for example 41.7ms
-    #[arg(long, value_parser = parse_duration, required_unless_present = "file")]
+    #[arg(long, value_parser = parse_duration, allow_hyphen_values = true, required_unless_present = "file")]
     period: Option<u64>,
     /// Mean execution time of a soft job
-    #[arg(long, value_parser = parse_duration, required_unless_present_any = ["trace", "file"])]
+    #[arg(
+        long,
+        value_parser = parse_duration,
+        allow_hyphen_values = true,
+        required_unless_present_any = ["trace", "file"]
+    )]
     mean: Option<u64>,
     /// Its standard deviation
-    #[arg(long, value_parser = parse_duration, required_unless_present_any = ["trace", "file"])]
+    #[arg(
+        long,
+        value_parser = parse_duration,
+        allow_hyphen_values = true,
+        required_unless_present_any = ["trace", "file"]
+    )]
     deviation: Option<u64>,
     /// Take mean and deviation from this trace: one execution time in ns a line
     #[arg(long, value_name = "FILE", conflicts_with_all = ["mean", "deviation"])]
     trace: Option<PathBuf>,
     /// Longest execution time of a hard job
-    #[arg(long, value_parser = parse_duration, default_value = "0ms")]
+    #[arg(long, value_parser = parse_duration, allow_hyphen_values = true, default_value = "0ms")]
     hard: u64,
     /// Budget of a best-effort server
-    #[arg(long, value_parser = parse_duration, default_value = "5ms")]
+    #[arg(long, value_parser = parse_duration, allow_hyphen_values = true, default_value = "5ms")]
     best_effort_budget: u64,
     /// Period of a best-effort server
-    #[arg(long, value_parser = parse_duration, default_value = "50ms")]
+    #[arg(long, value_parser = parse_duration, allow_hyphen_values = true, default_value = "50ms")]
     best_effort_period: u64,
     /// How far the largest budget stays below the limit of bounded tardiness, at which the bound is infinite
-    #[arg(long, value_parser = parse_duration, default_value = "800us")]
+    #[arg(long, value_parser = parse_duration, allow_hyphen_values = true, default_value = "800us")]
     epsilon: u64,
     /// Draw the bound on tardiness against the budget; with a file also against the number of streams
     #[arg(long, value_name = "FILE.svg")]
@@ -233,7 +245,7 @@ fn table(
             }
         }
     }
-    let _ = writeln!(text, "A larger budget is kept from us by constraint {binding}.");
+    let _ = writeln!(text, "Constraint {binding} allows no larger budget.");
     for constraint in violated {
         let _ = writeln!(text, "Violated by the largest budget: constraint {constraint}.");
     }

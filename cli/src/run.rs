@@ -36,19 +36,20 @@ const VANISH: Duration = Duration::from_millis(500);
 /// On exit, standard error says what the program got. A program that leaves processes behind
 /// keeps its reservation until they have ended, or `onbeat release` ends it.
 ///
-/// Exit status: the program's own (128 + N if signal N killed it); 75 the reservation does not fit;
-/// 125 Onbeat failed; 126 the program cannot be executed; 127 there is no such program.
+/// Exit status: the program's own (128 + N if signal N killed it); 2 an option is missing, unknown
+/// or cannot be read; 75 the reservation does not fit; 125 Onbeat failed, or the options make no
+/// sense; 126 the program cannot be executed; 127 there is no such program.
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
 pub struct Options {
     /// Time between releases of work, such as 41.7ms for 24 frames a second
-    #[arg(long, value_parser = duration)]
+    #[arg(long, value_parser = duration, allow_hyphen_values = true)]
     period: Time,
     /// CPU time in each period, such as 25ms
-    #[arg(long, value_parser = duration)]
+    #[arg(long, value_parser = duration, allow_hyphen_values = true)]
     budget: Time,
     /// Time from release until the work must be done [default: the period]
-    #[arg(long, value_parser = duration)]
+    #[arg(long, value_parser = duration, allow_hyphen_values = true)]
     deadline: Option<Time>,
     /// CPUs to be served on, such as 0-3,6 [default: all the program may use]
     #[arg(long, value_name = "LIST", value_parser = cpu_list)]
@@ -225,7 +226,7 @@ impl Run {
         let begin = Instant::now();
         loop {
             let Response::Status { reservations, .. } = self.service.ask(&Request::Status)? else {
-                anyhow::bail!("the service answers something else");
+                anyhow::bail!("the service gave an unexpected answer");
             };
             let now = reservations.iter().find(|r| r.id == grant.id);
             if now.is_some_and(|r| r.pid != pid) {

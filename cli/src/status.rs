@@ -22,11 +22,17 @@ pub struct Options {
     json: bool,
 }
 
-/// Give a reservation back; its program goes on without
+/// Give a reservation back; its program goes on without it
 #[derive(Debug, Args)]
 pub struct ReleaseOptions {
-    /// As `onbeat status` shows it
+    /// The reservation's ID, as `onbeat status` shows it
+    #[arg(value_parser = id, allow_hyphen_values = true)]
     id: u32,
+}
+
+fn id(text: &str) -> Result<u32, &'static str> {
+    text.parse()
+        .map_err(|_| "no reservation has such an ID; write the number that `onbeat status` shows")
 }
 
 fn percent(x: Fraction) -> String {
@@ -47,7 +53,7 @@ pub fn run(options: &Options) -> Result<ExitCode> {
 /// The answer for people: what is free, a line for each reservation, and where an owed job was late, by how much.
 fn text(answer: Response) -> Result<String> {
     let Response::Status { policy, cpus, reserved, free, reservations } = answer else {
-        bail!("the service answers something else; use the same version on both sides");
+        bail!("the service gave an unexpected answer; use the same version on both sides");
     };
     let mut text = String::new();
     let _ = writeln!(

@@ -28,9 +28,9 @@ use kept::{Frame, Kept, Points};
 
 /// Count how many random task sets are schedulable, against utilization
 ///
-/// The file says how sets are made and who judges them: schedulability tests, or policies that play them in the simulator or in
-/// the lab; experiments/sweeps/kato-21.toml is one. With --out what is done is kept, and the same command goes on
-/// where it was stopped.
+/// The file says how sets are made and who judges them: schedulability tests, or policies that play them in the
+/// simulator or in the lab; experiments/sweeps/kato-21.toml is one. With --out what is done is kept, and the same
+/// command goes on where it was stopped.
 #[derive(Debug, Args)]
 pub struct Options {
     /// The sweep file

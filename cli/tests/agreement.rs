@@ -57,8 +57,8 @@ impl Dice {
     }
 }
 
-/// Random set number `i`: 1 to 4 CPUs, 2 to 12 tasks of 5 to 100 ms that ask for 20 to 95 %. In half of the sets jobs take up to
-/// `overrun` per cent of their budgets, in the others 100.
+/// Random set number `i`: 1 to 4 CPUs, 2 to 12 tasks of 5 to 100 ms that ask for 20 to 95 %. In half of the sets jobs
+/// take up to `overrun` per cent of their budgets, in the others 100.
 fn random(i: u64, policy: &'static CorePolicy, overrun: u64) -> TaskSet {
     let mut dice = Dice(0x9E37_79B9_7F4A_7C15 ^ (i + 1).wrapping_mul(0xD1B5_4A32_D192_ED03));
     let cpus = 1 + i as u32 % 4;

@@ -208,8 +208,8 @@ fn a_sweep_counts_no_set_that_it_could_not_draw() {
 
 #[test]
 fn analysis_promises_nothing_where_it_does_not_hold() {
-    let set = "cpus = 2\nduration = \"1s\"\npolicies = [\"g-edf\"]\n[[task]]\nname = \"a\"\ncount = 2\nperiod = \"10ms\"\n\
-        budget = \"8ms\"\nwork = { constant = \"8ms\" }\n";
+    let set = "cpus = 2\nduration = \"1s\"\npolicies = [\"g-edf\"]\n[[task]]\nname = \"a\"\ncount = 2\n\
+        period = \"10ms\"\nbudget = \"8ms\"\nwork = { constant = \"8ms\" }\n";
     let bound = File::new(format!("{set}affinity = [0]\n"));
     assert!(complaint(&onbeat(&["analyze", bound.path()])).contains("affinity"));
     let late = File::new(format!("{set}deadline = \"15ms\"\n"));
@@ -221,12 +221,14 @@ fn analysis_promises_nothing_where_it_does_not_hold() {
     // EDF by release + deadline would be in time (two CPUs, 8 in every 10): so it is as Onbeat plays it, which is said.
     let said_so = onbeat(&["analyze", late.path(), "--test", "g-edf-rta"]);
     assert!(said(&said_so).contains("Due after the next release: a"), "{}", said(&said_so));
-    // One CPU: b is due after its period, is served by its end, and takes a's time; a theorem for EDF by deadline says yes.
+    // One CPU: b is due after its period, is served by its end, and takes a's time; a theorem for EDF by deadline says
+    // yes.
     let played = File::new(
         "cpus = 1\nduration = \"40ms\"\npolicies = [\"g-edf\"]\nbest_effort_share = \"0%\"\n\
          [[task]]\nname = \"a\"\nperiod = \"10ms\"\ndeadline = \"2ms\"\nbudget = \"2ms\"\noffset = \"0.5ms\"\n\
          work = { constant = \"2ms\" }\n\
-         [[task]]\nname = \"b\"\nperiod = \"3ms\"\ndeadline = \"12ms\"\nbudget = \"2ms\"\nwork = { constant = \"2ms\" }\n",
+         [[task]]\nname = \"b\"\nperiod = \"3ms\"\ndeadline = \"12ms\"\nbudget = \"2ms\"\n\
+         work = { constant = \"2ms\" }\n",
     );
     let found = object(&onbeat(&["analyze", played.path(), "--test", "edf-qpa", "--json"]));
     let simulated = object(&onbeat(&["sim", played.path(), "--json"]));

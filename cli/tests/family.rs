@@ -42,7 +42,7 @@ fn the_verdict_says_what_is_wrong_and_strict_fails_with_it() {
     // Deadlines save audio and control loops from waiting for frames.
     assert!(fails.status.success());
     let text = said(&fails);
-    assert!(text.contains("g-fifo fails: g-edf+cbs has no more late jobs"), "{text}");
+    assert!(text.contains("g-fifo fails: g-edf+cbs has as few late jobs, or fewer"), "{text}");
     assert!(text.contains("owed jobs were late"), "{text}");
     assert_eq!(short(&[&asked[..], &["--strict"]].concat()).status.code(), Some(1));
 }
@@ -72,13 +72,13 @@ fn what_makes_no_sense_is_refused_in_a_sentence() {
     let last = i64::MAX.to_string();
     for (words, says) in [
         (&["movies"][..], "there is no family \"movies\"; the families are scenes"),
-        (&["--sets", "0"], "1..=10000"),
-        (&["--seconds", "0"], "1..=3600"),
-        (&["--seconds", "4000"], "1..=3600"),
-        (&["--seconds", "99999999999999999999"], "too large"),
+        (&["--sets", "0"], "a whole number from 1 to 10000"),
+        (&["--seconds", "0"], "a whole number from 1 to 3600"),
+        (&["--seconds", "4000"], "a whole number from 1 to 3600"),
+        (&["--seconds", "99999999999999999999"], "a whole number from 1 to 3600"),
         (&["--seed", &last, "--sets", "2"], "leaves no room for 2 sets"),
-        (&["--seed", "18446744073709551615", "--sets", "2"], "leaves no room"),
-        (&["--seed", "-1"], "--seed"),
+        (&["--seed", "18446744073709551615"], "a whole number from 0 to"),
+        (&["--seed", "-1"], "a whole number from 0 to"),
         (&["--policies", "fifo"], "g-fifo in place of fifo"),
         (&["--policies", "g-edf+cbs,edf"], "there is no policy \"edf\""),
         (&["--judge", "eevdf"], "--by lab"),

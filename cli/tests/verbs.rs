@@ -135,7 +135,8 @@ const BAD: [(&str, Option<u32>, &str); 8] = [
         "period",
     ),
     (
-        "cpus = 1\nduration = \"1s\"\n[[task]]\nname = \"a\"\nperiod = \"10ms\"\nbudget = \"11ms\"\nwork = { constant = \"1ms\" }\n",
+        "cpus = 1\nduration = \"1s\"\n[[task]]\nname = \"a\"\nperiod = \"10ms\"\nbudget = \"11ms\"\n\
+         work = { constant = \"1ms\" }\n",
         Some(6),
         "budget",
     ),
@@ -277,4 +278,20 @@ fn an_error_that_nobody_can_read_is_still_that_error() {
         .status()
         .unwrap();
     assert_eq!(status.code(), Some(1));
+}
+
+#[test]
+fn a_number_that_makes_no_sense_is_refused_with_what_is_expected() {
+    for (words, says) in [
+        (&["release", "x"][..], "write the number that `onbeat status` shows"),
+        (&["release", "-1"], "write the number that `onbeat status` shows"),
+        (&["demo", "--jobs", "-1"], "write a whole number from 1 to 256"),
+        (&["demo", "--duration", "0s"], "write a time above zero"),
+        (&["demo", "--duration", "2h"], "at most 1h"),
+        (&["run", "--period", "-1ms", "--budget", "1ms", "--", "true"], "is negative"),
+    ] {
+        let refused = onbeat(words);
+        assert_eq!(refused.status.code(), Some(2), "{words:?}");
+        assert!(complaint(&refused).contains(says), "{words:?}: {}", complaint(&refused));
+    }
 }

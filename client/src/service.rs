@@ -41,7 +41,8 @@ pub enum Error {
     Protocol(#[from] ProtocolError),
     /// Somebody holds the socket and says nothing.
     #[error(
-        "the service did not answer within {} s; is it scx_onbeat that holds the socket, and is it not stopped?",
+        "the service did not answer within {} s; \
+         check that scx_onbeat holds the socket and is not stopped",
         PATIENCE.as_secs()
     )]
     Mute,

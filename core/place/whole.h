@@ -7,10 +7,11 @@
 
 /*
  * The rule by which a constant bandwidth server takes up a new job at time t: if
- * e ≥ (s − t)·Q/P then s = t + P and e = Q, else both are kept (Abeni and Buttazzo 1998; paper
- * 000, section 4.1). With a relative deadline D below P the density Q/D decides, as deadlines are
- * t + D then. Compared as products, without division; above 2 s the low bits are dropped alike on
- * both sides so that the products fit 64 bits.
+ * e ≥ (s − t)·Q/P then s = t + P and e = Q, else both are kept (Abeni and Buttazzo 1998;
+ * Kato, Ishikawa and Rajkumar, "CPU scheduling and memory management for interactive real-time
+ * applications", section 4.1). With a relative deadline D below P the density Q/D decides, as
+ * deadlines are t + D then. Compared as products, without division; above 2 s the low bits are
+ * dropped alike on both sides so that the products fit 64 bits.
  */
 OB_FN u64 ob_server_spares(ob_server_p sv OB_ARG, u64 left, u64 e)
 {

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * Reservations split over several CPUs: EDF-WM (Kato, Yamasaki and Ishikawa 2009) and EDF-WMR
- * (paper 000, section 5). A split reservation has legs; in each cycle of one period it may use its
- * share of leg k, on that leg's CPU, in the window from k·W to (k + 1)·W, with the window's end as
- * deadline. EDF-WM goes on to the next leg as soon as a share is used up: it is early there, which
- * disturbs nobody, for the deadline stays the window's. EDF-WMR stays until the window ends, with
- * no budget of its own but fit to be given some (FCBS).
+ * (Kato, Ishikawa and Rajkumar, "CPU scheduling and memory management for interactive real-time
+ * applications", section 5). A split reservation has legs; in each cycle of one period it may use
+ * its share of leg k, on that leg's CPU, in the window from k·W to (k + 1)·W, with the window's end
+ * as deadline. EDF-WM goes on to the next leg as soon as a share is used up: it is early there,
+ * which disturbs nobody, for the deadline stays the window's. EDF-WMR stays until the window ends,
+ * with no budget of its own but fit to be given some (FCBS).
  *
  * No two activations of a leg are less than a period apart, unless by being early, so to its CPU
  * each is the sporadic task (share, W, P) that the analysis has tested. Who slept and wakes within

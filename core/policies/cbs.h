@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Soft constant bandwidth server (Abeni and Buttazzo, RTSS 1998; paper 000, section 4.1): a server
+ * Soft constant bandwidth server (Abeni and Buttazzo, RTSS 1998; Kato, Ishikawa and Rajkumar, "CPU
+ * scheduling and memory management for interactive real-time applications", section 4.1): a server
  * that used up its budget gets a new one at once and a deadline one period later. It may so use
  * more than Q/P where CPUs would idle, and never disturbs those within their bandwidth.
  */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Hard constant bandwidth server (Abeni and Buttazzo 2004, "hard reservation"; paper 000, section
+ * Hard constant bandwidth server (Abeni and Buttazzo 2004, "hard reservation"; Kato, Ishikawa and
+ * Rajkumar, "CPU scheduling and memory management for interactive real-time applications", section
  * 7, "CBS variants"): a server that used up its budget waits for the next period, so it gets Q in
  * every P and never more.
  */

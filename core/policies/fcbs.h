@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Flexible CBS (paper 000, section 4.2 and figure 3): soft CBS, and what a job leaves of its budget
+ * Flexible CBS (Kato, Ishikawa and Rajkumar, "CPU scheduling and memory management for interactive
+ * real-time applications", section 4.2 and figure 3): soft CBS, and what a job leaves of its budget
  * goes to somebody else: to the first server in deadline order that has overrun (it borrows budget
  * and deadline, its own pair waiting), else to the first ready server, else it is kept as a bonus
  * that melts with time and goes to the next release. Budget is only moved, never made, and never

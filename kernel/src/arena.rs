@@ -81,7 +81,11 @@ impl Arena {
                 layout.share_quantum,
             ) != 0
             {
-                bail!("{} CPUs in {} domains cannot be had: 1 to 64", layout.cpus, layout.domains);
+                bail!(
+                    "{} CPUs in {} domains: both must be from 1 to 64",
+                    layout.cpus,
+                    layout.domains
+                );
             }
             s.ob.online &= layout.online;
             s.ob.idle &= layout.online;

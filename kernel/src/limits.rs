@@ -17,8 +17,8 @@ fn up(total: Fraction) -> Amount {
     amount::of(total) + 1
 }
 
-/// Whether a user who may hold `total` CPUs, holds `held` and has not yet heard of `ended` others that they are over may
-/// have `demand` too. `test` is the admission test, for the nearest values that would be granted.
+/// Whether a user who may hold `total` CPUs, holds `held` and has not yet heard of `ended` others that they are over
+/// may have `demand` too. `test` is the admission test, for the nearest values that would be granted.
 ///
 /// # Errors
 /// The refusal.
@@ -35,7 +35,7 @@ pub fn user(
         free = 0;
         let over = match ended {
             0 => String::new(),
-            n => format!("; {n} of them are over, but not given back by who asked for them"),
+            n => format!("; {n} of them have ended, but were not given back"),
         };
         format!("one user may hold {RESERVATIONS} reservations{over}")
     } else if demand.load() > free {

@@ -115,7 +115,7 @@ impl Protection {
         all.found = all.set.keys().map(|cpu| (*cpu, USUAL)).collect();
         all.restore()?;
         let noted = all.noted.display();
-        let words = format!("50ms in 1s, as kernels come, for {noted} is damaged ({e:#})");
+        let words = format!("50ms in 1s, the kernel's default, as {noted} is damaged ({e:#})");
         Ok((all, Some(words)))
     }
 

@@ -278,7 +278,8 @@ impl<E: Engine, S: System> Book<E, S> {
         Ok((watch, facts.cpus))
     }
 
-    /// Whether a process whose threads have just joined a reservation is still the one that was examined, and its user's.
+    /// Whether a process whose threads have just joined a reservation is still the one that was examined, and its
+    /// user's.
     fn confirm(&self, peer: Peer, id: u32) -> Result<(), Problem> {
         let held = &self.held[&id];
         let pid = held.watch.pid;

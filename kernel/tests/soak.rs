@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Random trouble for the scheduler, in short; `make soak` is the long form, with CPUs that go off and on line, too (here:
-//! service.rs). Needs QEMU and a fetched kernel (`make setup`).
+//! Random trouble for the scheduler, in short; `make soak` is the long form, with CPUs that go off and on line, too
+//! (here: service.rs). Needs QEMU and a fetched kernel (`make setup`).
 
 mod guest;
 

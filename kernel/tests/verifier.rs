@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What the kernel's verifier has to look at before the scheduler is in force, which is what loading takes, and how much
-//! stack its programs use. Needs QEMU and fetched kernels (`make setup`).
+//! What the kernel's verifier has to look at before the scheduler is in force, which is what loading takes, and how
+//! much stack its programs use. Needs QEMU and fetched kernels (`make setup`).
 
 mod guest;
 

@@ -160,7 +160,9 @@ impl Order {
             Splits::Never => whole,
             Splits::Early => format!("{whole}, and what fits none is split over several"),
             Splits::Postponed => {
-                format!("{whole}, as edf-wm, but split evenly, and only windows' ends change CPUs")
+                format!(
+                    "{whole}, as edf-wm, but split evenly, and jobs change CPUs at windows' ends only"
+                )
             }
         }
     }

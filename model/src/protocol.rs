@@ -114,8 +114,8 @@ impl Reserve {
         }
         if self.deadline() > period_ns {
             return Err(format!(
-                "the deadline {} is after the next release, {} later; leave it out: work left over is served in the next \
-                 period",
+                "the deadline {} is longer than the period {}; leave the deadline out (a job that is not done by \
+                 the next release goes on in the next period), or shorten it",
                 show(self.deadline()),
                 show(period_ns)
             ));
@@ -432,7 +432,7 @@ mod tests {
             (|r| r.budget_ns = 0, "the budget"),
             (|r| r.budget_ns = 50_000_000, "above the period"),
             (|r| r.deadline_ns = Some(20_000_000), "above the deadline"),
-            (|r| r.deadline_ns = Some(r.period_ns + 1), "after the next release"),
+            (|r| r.deadline_ns = Some(r.period_ns + 1), "longer than the period"),
             (|r| r.pid = 0, "no process"),
             (|r| r.name = "a\nb".into(), "no name"),
             (|r| r.cpus = Some(vec![]), "name at least one"),

@@ -318,7 +318,8 @@ mod tests {
 
     #[test]
     fn releases_that_a_late_task_never_noted_are_added_up_to_the_horizon() {
-        let file = "cpus = 1\nduration = \"50ns\"\n[[task]]\nname = \"a\"\nperiod = \"1us\"\nwork = { constant = \"1us\" }";
+        let file = "cpus = 1\nduration = \"50ns\"\n[[task]]\nname = \"a\"\nperiod = \"1us\"\n\
+                    work = { constant = \"1us\" }";
         let mut set = TaskSet::from_bytes(file.as_bytes(), "x".as_ref()).unwrap();
         set.tasks[0].period = 10; // below the file's limit, to keep the numbers small
         set.tasks[0].deadline = 15;

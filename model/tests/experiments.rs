@@ -66,7 +66,8 @@ fn the_movies_are_released_within_a_millisecond_and_reserve_less_than_the_machin
 
 #[test]
 fn the_movie_trace_has_the_papers_shape() {
-    // Paper 000, figure 6: a majority of frames within 25 ms, the longest around 45 ms.
+    // Kato, Ishikawa and Rajkumar, "CPU scheduling and memory management for interactive real-time applications",
+    // figure 6: a majority of frames within 25 ms, the longest around 45 ms.
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../experiments");
     let set = load(&folder.join("kato-09.toml"));
     let times = workgen::execution_times(&set, &set.copies().next().unwrap()).unwrap();

@@ -246,7 +246,8 @@ mod tests {
 
     #[test]
     fn the_reason_is_given_only_for_a_claim_that_does_not_hold() {
-        let text = "[[claim]]\nexperiment = \"e\"\nfigure = \"f\"\ntext = \"t\"\notherwise = \"today's frames are longer\"\n";
+        let text = "[[claim]]\nexperiment = \"e\"\nfigure = \"f\"\ntext = \"t\"\n\
+                    otherwise = \"today's frames are longer\"\n";
         let why = |expect: &str| {
             let claims = Claims::parse(&format!("{text}expect = [\"{expect}\"]")).unwrap();
             claims.about("e", &[&outcome("deadline")])[0].why.clone()

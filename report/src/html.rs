@@ -49,7 +49,7 @@ pub struct Experiment {
 pub struct Claim {
     /// Short name, for example `kato-11`.
     pub id: String,
-    /// Where it is made, for example `paper 000, figure 11`.
+    /// Where it is made, for example `Kato et al., figure 11`.
     pub figure: String,
     /// The claim in a sentence.
     pub claim: String,

@@ -60,9 +60,9 @@ impl Span {
 }
 
 impl Limits {
-    /// What two searches for [the same](Limits::same_question) say together. Bounds are proven and schedules were made, so the
-    /// greatest bound and the best schedule hold. A schedule that keeps all reservations is one without a guarantee,
-    /// too; and what nobody can do without a guarantee, nobody can do with one.
+    /// What two searches for [the same](Limits::same_question) say together. Bounds are proven and schedules were made,
+    /// so the greatest bound and the best schedule hold. A schedule that keeps all reservations is one without a
+    /// guarantee, too; and what nobody can do without a guarantee, nobody can do with one.
     pub fn with(self, other: Limits) -> Limits {
         let both = |a: Option<Span>, b: Option<Span>| match (a, b) {
             (Some(a), Some(b)) => Some(a.with(b)),

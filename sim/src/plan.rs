@@ -29,12 +29,14 @@ const GRACE: u64 = 1_000_000_000;
 pub enum SimError {
     /// Real programs and decoders have no execution times to simulate.
     #[error(
-        "task {0:?} runs a real program, which has no execution times to simulate; run this file with `onbeat lab`, or give the task a constant, a distribution or a trace"
+        "task {0:?} runs a real program, which has no execution times to simulate; \
+         run this file with `onbeat lab`, or give the task a constant, a distribution or a trace"
     )]
     RealProgram(String),
     /// More events than can be kept.
     #[error(
-        "the run has more than 20 million events; raise periods and budgets (each job and each exhaustion is one), or shorten the duration"
+        "the run has more than 20 million events; \
+         raise periods and budgets (each job and each exhaustion is one), or shorten the duration"
     )]
     TooMuch,
 }
@@ -140,8 +142,9 @@ pub fn simulate_with(set: &TaskSet, policy: &CorePolicy, detail: Detail) -> Resu
     Ok(run)
 }
 
-/// Whether a job misses its deadline in the set's duration, and which: task (in the order of [`TaskSet::copies`]) and job.
-/// Nothing is recorded, and shares of split tasks may be as short as in analysis, where switching costs nothing. `None` if `go_on`, asked now and then, said no.
+/// Whether a job misses its deadline in the set's duration, and which: task (in the order of [`TaskSet::copies`]) and
+/// job. Nothing is recorded, and shares of split tasks may be as short as in analysis, where switching costs nothing.
+/// `None` if `go_on`, asked now and then, said no.
 ///
 /// # Errors
 /// The set holds work that only a real kernel can run.
@@ -170,7 +173,8 @@ pub type FirstMiss = Option<(usize, usize)>;
 /// Simulated ns after which [`first_miss`] asks whether to go on: some ten milliseconds of work.
 const BETWEEN_QUESTIONS: u64 = 100_000_000_000;
 
-/// The set's tasks on a core of their own, and what they are called. Shares of split tasks are at least `share_least` ns.
+/// The set's tasks on a core of their own, and what they are called. Shares of split tasks are at least `share_least`
+/// ns.
 fn engine(
     set: &TaskSet,
     policy: &CorePolicy,

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What schedulability tests say, tried: no set that one accepts misses a deadline under its policy, from the synchronous
-//! release and from sporadic ones; what an exact test rejects does miss; no response and no tardiness exceeds its bound.
+//! What schedulability tests say, tried: no set that one accepts misses a deadline under its policy, from the
+//! synchronous release and from sporadic ones; what an exact test rejects does miss; no response and no tardiness
+//! exceeds its bound.
 
 use onbeat_analysis::registry::{Answer, TESTS, Test, as_played};
 use onbeat_analysis::semi::Share;
@@ -89,7 +90,8 @@ impl World<'_> {
         (shares.len() > 1).then_some(Split { window, postponed: self.postponed, legs })
     }
 
-    /// Longest response of each task; jobs need all of their execution time, or where `early` says so as little as half.
+    /// Longest response of each task; jobs need all of their execution time, or where `early` says so as little as
+    /// half.
     fn responses(&self, delays: &[Vec<u64>], early: Option<u64>) -> Vec<u64> {
         let mut early = early.map(Random::of);
         let mut time = |wcet: u64| match &mut early {
@@ -149,8 +151,8 @@ fn kind(name: &str) -> u32 {
     onbeat_core::server_policies().iter().position(|n| *n == name).unwrap() as u32
 }
 
-/// The policy that a test speaks of, with every server that keeps its promise; none for what does not run here. (EDF without
-/// a server takes a job that follows at once, at the very end of the one before, for a part of that.)
+/// The policy that a test speaks of, with every server that keeps its promise; none for what does not run here. (EDF
+/// without a server takes a job that follows at once, at the very end of the one before, for a part of that.)
 fn worlds<'a>(
     test: &Test,
     answer: &'a Answer,

@@ -182,7 +182,8 @@ proptest! {
 
 #[test]
 fn the_bonus_of_fcbs_can_make_others_late_even_on_one_cpu() {
-    // Paper 000's figure 3 gives the bonus without the deadline of the budget it comes from: 39 ms
+    // Figure 3 of Kato, Ishikawa and Rajkumar, "CPU scheduling and memory management for interactive real-time
+    // applications", gives the bonus without the deadline of the budget it comes from: 39 ms
     // due at 100 ms are spent with a deadline of 7 ms.
     let task = |budget, period, first, work| Task {
         first,

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Turns and patience on one CPU: each thread of a reservation gets its turns, and whoever wants to run does within
-//! seconds, whatever the policy makes of the others. (The kernel ends a scheduler that keeps a thread waiting for 10 s.)
+//! seconds, whatever the policy makes of the others. (The kernel ends a scheduler that keeps a thread waiting for 10
+//! s.)
 
 mod common;
 

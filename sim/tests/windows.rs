@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Split reservations (EDF-WM, EDF-WMR) in cases small enough to follow by hand. That accepted sets are in time is tried
-//! in accepted.rs.
+//! Split reservations (EDF-WM, EDF-WMR) in cases small enough to follow by hand. That accepted sets are in time is
+//! tried in accepted.rs.
 
 use onbeat_core::ffi;
 use onbeat_model::event::{Event, EventKind};
@@ -11,8 +11,8 @@ const MS: u64 = 1_000_000;
 /// Period of all, ns.
 const PERIOD: u64 = 30 * MS;
 
-/// Two CPUs: task 0 has 20 of 30 ms of CPU 0, task 1 the same of CPU 1, task 2 has 10 ms in the first half of its period on
-/// CPU 0 and 10 ms in the second half on CPU 1.
+/// Two CPUs: task 0 has 20 of 30 ms of CPU 0, task 1 the same of CPU 1, task 2 has 10 ms in the first half of its
+/// period on CPU 0 and 10 ms in the second half on CPU 1.
 fn play(server: &str, postponed: bool, times: [&[u64]; 3], delays: &[u64]) -> Vec<Event> {
     play_with(20, server, postponed, times, delays)
 }

@@ -6,12 +6,12 @@ use crate::sys;
 use anyhow::{Result, ensure};
 use std::fmt::Write;
 
-/// Shape of paper 000's movie (figure 6 and section 7.1): "a majority of frames are processed
-/// within 25 ms", which is read as this share of them, ...
+/// Shape of the movie of Kato, Ishikawa and Rajkumar, "CPU scheduling and memory management for interactive real-time
+/// applications", figure 6 and section 7.1: most frames, which is read as this share of them, ...
 const MAJORITY: f64 = 0.92;
-/// ... in less than this time, ns, ...
+/// ... take less than this time, ns, ...
 const MAJORITY_BELOW: f64 = 25e6;
-/// ... and "the worst-case execution time of around 45 ms", ns.
+/// ... and the longest about this, ns.
 const LONGEST: f64 = 45e6;
 
 /// CPU time to decode and convert each picture of the movie, ns, the least of `passes` passes:
@@ -81,8 +81,9 @@ pub fn trace(movie: &str, times: &[u64], passes: u32, scaled: bool) -> Result<St
         let below = out.iter().filter(|&&t| (t as f64) < MAJORITY_BELOW).count();
         writeln!(
             text,
-            "# Scaled to paper 000's movie (figure 6: most frames under 25 ms, longest about \
-             45 ms) by\n# t -> 25 ms * (t / q)^{power:.4}, q the 92 % quantile: order is kept.\n\
+            "# Scaled to the movie of Kato, Ishikawa and Rajkumar, \"CPU scheduling and memory management \
+             for interactive real-time applications\"\n# (figure 6: most frames under 25 ms, longest about 45 ms) \
+             by\n# t -> 25 ms * (t / q)^{power:.4}, q the 92 % quantile: order is kept.\n\
              # Now: mean {:.3} ms, longest {:.3} ms, {:.1} % of the frames under 25 ms.",
             mean(&out),
             most(&out),

@@ -13,13 +13,14 @@ use crate::sporadic::{Sporadic, Verdict, ratio};
 const EXACT: usize = 64;
 
 /// For each task k there is a λ ≥ C/min(D, T) such that intervals before a miss of k, as long as their load stays above
-/// m − (m − 1)·λ, get no more than that from all tasks. Any deadlines. λ is tried at the task's own density and where the
-/// loads of others change their form.
+/// m − (m − 1)·λ, get no more than that from all tasks. Any deadlines. λ is tried at the task's own density and where
+/// the loads of others change their form.
 ///
 /// Sums are floating point with a bound on their error; those it leaves open are done again as rationals, for up
 /// to 64 tasks.
 ///
-/// Source: Baker 2003, theorem 12; for all λ and deadlines after periods Baker 2005, as in Baruah and Baker 2008, theorem 2.
+/// Source: Baker 2003, theorem 12; for all λ and deadlines after periods Baker 2005, as in Baruah and Baker 2008,
+/// theorem 2.
 pub fn bak(tasks: &[Sporadic], cpus: usize) -> Verdict {
     let Some(most) = densest(tasks) else { return Verdict::Schedulable };
     if cpus == 0 || most.0 > most.1 || !small(tasks, cpus) {

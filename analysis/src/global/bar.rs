@@ -5,8 +5,8 @@ use super::exact::load_high;
 use super::{constrained, small, spend, work};
 use crate::sporadic::{Sporadic, Verdict};
 
-/// For each job: in the window from when a CPU was last free until its deadline, the others' demand leaves it its time. At
-/// most m − 1 tasks carry work into that window. Deadlines within periods, U < m.
+/// For each job: in the window from when a CPU was last free until its deadline, the others' demand leaves it its time.
+/// At most m − 1 tasks carry work into that window. Deadlines within periods, U < m.
 ///
 /// Source: Baruah 2007, theorem 2, for whole units of time.
 pub fn bar(tasks: &[Sporadic], cpus: usize) -> Verdict {
@@ -38,8 +38,8 @@ fn fits(
 
 /// The longest window in which a job of task `k` can miss; `None` if there is no end to them.
 ///
-/// Source: Baruah 2007, equation 9: m·(L − C + 1) ≤ U·L + Σ(T − D)·u + the m − 1 largest C, with U and the fractions rounded
-/// up.
+/// Source: Baruah 2007, equation 9: m·(L − C + 1) ≤ U·L + Σ(T − D)·u + the m − 1 largest C, with U and the fractions
+/// rounded up.
 fn longest(tasks: &[Sporadic], cpus: usize, k: usize) -> Option<u64> {
     let free = ((cpus as u128) << 64).checked_sub(load_high(tasks)).filter(|free| *free > 0)?;
     let mut times: Vec<u64> = tasks.iter().map(|task| task.wcet).collect();
@@ -99,7 +99,8 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Whether windows of task `k` up to `end` leave room, term by term as in the paper; all, or those that end with a deadline.
+    /// Whether windows of task `k` up to `end` leave room, term by term as in the paper; all, or those that end with a
+    /// deadline.
     fn windows(tasks: &[Sporadic], cpus: usize, k: usize, end: u64, all: bool) -> bool {
         let me = &tasks[k];
         let due = |l: u64| {

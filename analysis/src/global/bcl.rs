@@ -32,8 +32,8 @@ fn response(tasks: &[Sporadic], cpus: u128, k: usize, slack: &[u64]) -> Option<u
     Some(me.wcet + (sum / cpus) as u64)
 }
 
-/// For each task: what others can put in its way, no more than D − C + 1 of each, leaves no room for a miss. Deadlines within
-/// periods.
+/// For each task: what others can put in its way, no more than D − C + 1 of each, leaves no room for a miss. Deadlines
+/// within periods.
 ///
 /// Source: Bertogna, Cirinei and Lipari 2005, theorem 6, for whole units of time.
 pub fn bcl(tasks: &[Sporadic], cpus: usize) -> Verdict {
@@ -56,8 +56,8 @@ pub fn bcl_iterative(tasks: &[Sporadic], cpus: usize) -> Verdict {
     Verdict::sufficient(bounds.is_some())
 }
 
-/// Response bounds that hold together: `response` tells task k's from lower bounds on the slack of all, which begin at 0 and
-/// grow as long as some bound gets shorter. All are within deadlines, or `None`. Deadlines within periods.
+/// Response bounds that hold together: `response` tells task k's from lower bounds on the slack of all, which begin at
+/// 0 and grow as long as some bound gets shorter. All are within deadlines, or `None`. Deadlines within periods.
 pub(super) fn by_slack(
     tasks: &[Sporadic],
     cpus: usize,

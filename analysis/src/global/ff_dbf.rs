@@ -8,8 +8,8 @@ use crate::sporadic::{Sporadic, Verdict, ratio};
 /// Speeds after the first are multiples of 1/GRID.
 const GRID: u64 = 1 << 20;
 
-/// There is a speed σ, from the largest density to 1, such that in all windows t the demand of all tasks, of which jobs that
-/// end late have run ahead at σ, is at most (m − (m − 1)·σ)·t. Deadlines within periods.
+/// There is a speed σ, from the largest density to 1, such that in all windows t the demand of all tasks, of which jobs
+/// that end late have run ahead at σ, is at most (m − (m − 1)·σ)·t. Deadlines within periods.
 ///
 /// σ begins at its least and is raised at windows that ask for more: demand minus supply is convex in σ, so its tangent
 /// never leaps over a speed that will do. It leaps less than 1/2²⁰ by rounding.
@@ -53,7 +53,8 @@ fn speed(tasks: &[Sporadic], cpus: usize, mut sigma: (u64, u64)) -> Option<(u64,
     }
 }
 
-/// The longest window that can ask for too much at speed p / q; `None` if there is no end to them, or the speed is above 1.
+/// The longest window that can ask for too much at speed p / q; `None` if there is no end to them, or the speed is
+/// above 1.
 ///
 /// Demand is at most U·t + Σ(T − D)·u, supply is (m − (m − 1)·σ)·t; all roundings are upward.
 fn longest(tasks: &[Sporadic], cpus: usize, (p, q): (u64, u64)) -> Option<u64> {

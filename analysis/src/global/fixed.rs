@@ -21,8 +21,8 @@ fn carried(task: &Sporadic, response: u64, l: u64) -> u64 {
     (rest / task.period + 1).saturating_mul(task.wcet).saturating_add(head)
 }
 
-/// Longest response times, the most important task first, whatever the order among equal `levels`; none for the first whose
-/// bound is beyond its deadline and for all after it. Deadlines within periods.
+/// Longest response times, the most important task first, whatever the order among equal `levels`; none for the first
+/// whose bound is beyond its deadline and for all after it. Deadlines within periods.
 ///
 /// The window is stretched back to where a CPU was last without more important work: then only m − 1 tasks
 /// were under way. On one CPU that is exact.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Response times under schedulers like global EDF (GEL): a job's priority is its release plus a constant of its task. G-EDF
-//! takes the relative deadline, G-FL ("fair lateness") the deadline less (m − 1)/m of the execution time.
+//! Response times under schedulers like global EDF (GEL): a job's priority is its release plus a constant of its task.
+//! G-EDF takes the relative deadline, G-FL ("fair lateness") the deadline less (m − 1)/m of the execution time.
 
 use num_bigint::BigInt;
 use num_rational::BigRational;
@@ -40,12 +40,12 @@ struct Part {
     head: BigRational,
 }
 
-/// Response times Y + x + C for priority points Y, given in mths of the unit; only their differences matter, so the least is
-/// made 0. x = s − C/m, not below 0, with the least s for which m·s covers S, the sum of all C·(1 − Y/T) above 0, and the
-/// ⌈U⌉ − 1 largest x·u + C − S.
+/// Response times Y + x + C for priority points Y, given in mths of the unit; only their differences matter, so the
+/// least is made 0. x = s − C/m, not below 0, with the least s for which m·s covers S, the sum of all C·(1 − Y/T) above
+/// 0, and the ⌈U⌉ − 1 largest x·u + C − S.
 ///
-/// Source: Erickson, Devi and Baruah 2010, theorem 1 (compliant vectors); s as in Erickson, Guan and Baruah 2010; priority
-/// points and G-FL: Erickson and Anderson 2012.
+/// Source: Erickson, Devi and Baruah 2010, theorem 1 (compliant vectors); s as in Erickson, Guan and Baruah 2010;
+/// priority points and G-FL: Erickson and Anderson 2012.
 fn responses(
     tasks: &[Sporadic],
     cpus: usize,

@@ -37,8 +37,9 @@ fn work(tasks: &[Sporadic]) -> u64 {
     5_000_000 + n * n
 }
 
-/// A fixed point is looked for in steps of at least this part of the deadline. Near it each step is the m-th part of the one before, and
-/// with times in ns there would be thousands; any r with f(r) ≤ r is a bound, so the price is that much precision.
+/// A fixed point is looked for in steps of at least this part of the deadline. Near it each step is the m-th part of
+/// the one before, and with times in ns there would be thousands; any r with f(r) ≤ r is a bound, so the price is that
+/// much precision.
 const PARTS: u64 = 4096;
 
 /// The next candidate after `r`, for which f(r) = `next` > r; `most` is the last.

@@ -138,7 +138,8 @@ pub fn by_state(
 }
 
 /// Whether some legal releases make a job late: a search of all states that can be reached. Deadlines within
-/// periods, execution times up to 15, periods up to 15; `key` is of (task, time to its deadline). `None` for too many states.
+/// periods, execution times up to 15, periods up to 15; `key` is of (task, time to its deadline). `None` for too many
+/// states.
 pub fn misses(
     tasks: &[Sporadic],
     cpus: usize,

@@ -6,8 +6,8 @@ use super::{constrained, spend, step, work};
 use crate::one_cpu::fixed::equals;
 use crate::sporadic::Sporadic;
 
-/// Most work of `other`, whose jobs are done `slack` before their deadlines, in a window of length `l`: a job that is done as
-/// late as it may be at the window's begin, then all as early as they may be.
+/// Most work of `other`, whose jobs are done `slack` before their deadlines, in a window of length `l`: a job that is
+/// done as late as it may be at the window's begin, then all as early as they may be.
 ///
 /// Source: Bertogna and Cirinei 2007, equations 4 and 8.
 fn workload(other: &Sporadic, slack: u64, l: u64) -> u64 {
@@ -47,7 +47,8 @@ fn fixed_point(
     }
 }
 
-/// Longest response times under global EDF, all within deadlines; `None` if that cannot be told. Deadlines within periods.
+/// Longest response times under global EDF, all within deadlines; `None` if that cannot be told. Deadlines within
+/// periods.
 ///
 /// Source: Bertogna and Cirinei 2007, theorem 6.
 pub fn edf(tasks: &[Sporadic], cpus: usize) -> Option<Vec<u64>> {
@@ -60,8 +61,8 @@ pub fn edf(tasks: &[Sporadic], cpus: usize) -> Option<Vec<u64>> {
     })
 }
 
-/// Longest response times under global fixed priorities, the most important first, whatever the order among equal `levels`; none
-/// for the first task whose bound is beyond its deadline and for all after it. Deadlines within periods.
+/// Longest response times under global fixed priorities, the most important first, whatever the order among equal
+/// `levels`; none for the first task whose bound is beyond its deadline and for all after it. Deadlines within periods.
 ///
 /// Source: Bertogna and Cirinei 2007, theorem 7. Equals count as more important, done at their deadlines.
 pub fn fixed(tasks: &[Sporadic], levels: &[u64], cpus: usize) -> Vec<Option<u64>> {

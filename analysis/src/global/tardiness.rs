@@ -40,11 +40,11 @@ fn bounds(tasks: &[Sporadic], x: &BigRational) -> Option<Vec<u64>> {
     tasks.iter().map(late).collect()
 }
 
-/// Most by which jobs of each task miss their deadlines; `None` if the CPUs or one CPU is over-utilized, or a deadline is
-/// not the end of its period.
+/// Most by which jobs of each task miss their deadlines; `None` if the CPUs or one CPU is over-utilized, or a deadline
+/// is not the end of its period.
 ///
-/// Source: Devi and Anderson 2005, theorem 1: x = (ΣC − min C) / (m − Σu) over the Λ longest and the Λ − 1 heaviest tasks, Λ
-/// = ⌈U⌉ − 1; tardiness is at most x + C. Exact rationals, rounded up.
+/// Source: Devi and Anderson 2005, theorem 1: x = (ΣC − min C) / (m − Σu) over the Λ longest and the Λ − 1 heaviest
+/// tasks, Λ = ⌈U⌉ − 1; tardiness is at most x + C. Exact rationals, rounded up.
 pub fn devi_anderson(tasks: &[Sporadic], cpus: usize) -> Option<Vec<u64>> {
     if !simple(tasks) || at_most(loads(tasks), &int(cpus)) != Some(true) {
         return None;
@@ -77,8 +77,8 @@ impl Supply {
     pub const WHOLE: Self = Self { budget: 1, period: 1, blackout: 0 };
 }
 
-/// Sums of what the CPUs give in the long run, and of what they may fail to give of that in one window; `None` if one is
-/// no supply.
+/// Sums of what the CPUs give in the long run, and of what they may fail to give of that in one window; `None` if one
+/// is no supply.
 fn given(supplies: &[Supply]) -> Option<(BigRational, BigRational)> {
     let (mut rate, mut missing) = (BigRational::zero(), BigRational::zero());
     for supply in supplies {
@@ -92,17 +92,18 @@ fn given(supplies: &[Supply]) -> Option<(BigRational, BigRational)> {
     Some((rate, missing))
 }
 
-/// Most by which jobs of each task miss their deadlines on CPUs that are there in part; `None` if it has no bound here, as when
-/// one heavy task may find too few CPUs at a time.
+/// Most by which jobs of each task miss their deadlines on CPUs that are there in part; `None` if it has no bound here,
+/// as when one heavy task may find too few CPUs at a time.
 ///
 /// With U ≤ A, A = Σα and B = Σα·σ over the CPUs, E and L the sums of the m − 1 longest execution times and largest
-/// utilizations, H of m CPUs restricted, a job of task k is at most x + C late if x·(A − L − (H − 1)·u) ≥ E + B + (H − 2)·C, or
-/// with H = m if x·(A − L − (m − 1)·u) ≥ E + B + (m − 1 − A)·C. Why: when a CPU last had nothing of higher priority, m − 1 tasks
-/// lagged by at most x·u + C each; since then all supply but B was used until the deadline d. Later a CPU is
-/// left without such work only while task k runs, which is for x·u + C at most, and beside at most H − 1 (m − 1) such
-/// CPUs; or so few tasks are left that each has one of the others for good.
+/// utilizations, H of m CPUs restricted, a job of task k is at most x + C late if x·(A − L − (H − 1)·u) ≥ E + B + (H −
+/// 2)·C, or with H = m if x·(A − L − (m − 1)·u) ≥ E + B + (m − 1 − A)·C. Why: when a CPU last had nothing of higher
+/// priority, m − 1 tasks lagged by at most x·u + C each; since then all supply but B was used until the deadline d.
+/// Later a CPU is left without such work only while task k runs, which is for x·u + C at most, and beside at most H − 1
+/// (m − 1) such CPUs; or so few tasks are left that each has one of the others for good.
 ///
-/// Source: in the manner of Leontyev and Anderson 2007. B counts once, as supply is taken over one window from that instant on.
+/// Source: in the manner of Leontyev and Anderson 2007. B counts once, as supply is taken over one window from that
+/// instant on.
 pub fn restricted(tasks: &[Sporadic], supplies: &[Supply]) -> Option<Vec<u64>> {
     let m = supplies.len();
     let whole = |s: &Supply| s.budget == s.period && s.blackout == 0;
@@ -139,8 +140,8 @@ pub fn restricted(tasks: &[Sporadic], supplies: &[Supply]) -> Option<Vec<u64>> {
 ///
 /// With A, B, E, L as for [`restricted`], and S the sum of C·(1 − u), and `early` or C if that is less, over all tasks
 /// but k, a job of task k is at most x + C late if x·(A − L − (m − 1)·u) ≥ E + B + S + (m − 1 − A)·C. On CPUs that are
-/// always there x·(m − L) ≥ E + S − C does, and with one, or one for each task, nobody is late. `docs/slack.md` has the
-/// proof.
+/// always there x·(m − L) ≥ E + S − C does, and with one, or one for each task, nobody is late. `edzl-tardiness.md`
+/// has the proof.
 pub fn edzl(tasks: &[Sporadic], supplies: &[Supply], early: u64) -> Option<Vec<u64>> {
     let m = supplies.len();
     let whole = supplies.iter().all(|s| s.budget == s.period && s.blackout == 0);

@@ -230,7 +230,8 @@ proptest! {
             prop_assert!(!test(&tasks, cpus) || says("any"), "{}", name);
         }
         let whole = implicit(&tasks);
-        // With λ at the largest utilization Baker's condition is GFB's; without early deadlines forced-forward demand is too.
+        // With λ at the largest utilization Baker's condition is GFB's; without early deadlines forced-forward demand
+        // is too.
         prop_assert!(!yes(gfb(&whole, cpus)) || yes(bak(&whole, cpus)));
         prop_assert_eq!(gfb(&whole, cpus), ff_dbf(&whole, cpus));
         for (old, new) in rta_fixed(&tasks, cpus).iter().zip(guan(&tasks, cpus)) {

@@ -5,7 +5,8 @@ use super::{bak::bak, bar::bar, bcl::bcl_iterative, ff_dbf::ff_dbf, gfb::gfb, rt
 use crate::one_cpu::edf::qpa;
 use crate::sporadic::{Sporadic, Verdict};
 
-/// The tests that [`any`] asks, the quick ones first. BCL is not among them: its iterative form accepts all that it does.
+/// The tests that [`any`] asks, the quick ones first. BCL is not among them: its iterative form accepts all that it
+/// does.
 pub const EDF: [fn(&[Sporadic], usize) -> Verdict; 6] =
     [gfb, bcl_iterative, |t, m| Verdict::sufficient(rta::edf(t, m).is_some()), bak, ff_dbf, bar];
 

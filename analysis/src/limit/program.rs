@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The mixed-integer program of a stretch of time. docs/limit.md writes it out.
+//! The mixed-integer program of a stretch of time. program.md beside this file writes it out.
 //!
 //! Times and service are in ms from the stretch's beginning, so that coefficients are of one magnitude.
 

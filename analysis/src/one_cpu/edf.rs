@@ -58,8 +58,8 @@ fn horizon(tasks: &[Sporadic], steps: u32) -> Option<u64> {
 }
 
 /// Exact for any deadlines: quick processor-demand analysis walks backward from the horizon, demand by
-/// demand, and visits few of the deadlines. [`Verdict::Unknown`] only for sets with U (nearly) 1 whose busy period is out
-/// of reach.
+/// demand, and visits few of the deadlines. [`Verdict::Unknown`] only for sets with U (nearly) 1 whose busy period is
+/// out of reach.
 ///
 /// Source: Zhang and Burns 2009, theorem 5.
 pub fn qpa(tasks: &[Sporadic]) -> Verdict {
@@ -70,8 +70,8 @@ pub fn qpa(tasks: &[Sporadic]) -> Verdict {
     }
 }
 
-/// A time up to which more is demanded than there is, 0 if that is because U > 1; `None`: no such time. `Err`: not found
-/// out in so many steps.
+/// A time up to which more is demanded than there is, 0 if that is because U > 1; `None`: no such time. `Err`: not
+/// found out in so many steps.
 pub(crate) fn violation(tasks: &[Sporadic], steps: u32) -> Result<Option<u64>, ()> {
     if compare_utilization(tasks, 1) == Ordering::Greater {
         return Ok(Some(0));

@@ -7,8 +7,8 @@ use std::ops::Range;
 use super::{STEPS, fixed_point};
 use crate::sporadic::{Load, Sporadic, Verdict, compare_utilization};
 
-/// Tasks in the order of their priorities, the most important first, and the level of each: the smaller the more important. Who
-/// comes first among equals nobody can tell beforehand: schedulers go by who was there.
+/// Tasks in the order of their priorities, the most important first, and the level of each: the smaller the more
+/// important. Who comes first among equals nobody can tell beforehand: schedulers go by who was there.
 ///
 /// Rate monotonic: by period; deadline monotonic: by deadline.
 pub fn by_priority(
@@ -31,10 +31,11 @@ pub(crate) fn equals(levels: &[u64], i: usize) -> Range<usize> {
     levels.partition_point(|l| *l < levels[i])..levels.partition_point(|l| *l <= levels[i])
 }
 
-/// Longest response time of each of `tasks`, the most important first, whatever the order among equal `levels`; `None` where
-/// there is no bound, or none within reach.
+/// Longest response time of each of `tasks`, the most important first, whatever the order among equal `levels`; `None`
+/// where there is no bound, or none within reach.
 ///
-/// Source: Joseph and Pandya 1986; for deadlines beyond periods Lehoczky 1990, theorem 1. Equals count as more important.
+/// Source: Joseph and Pandya 1986; for deadlines beyond periods Lehoczky 1990, theorem 1. Equals count as more
+/// important.
 pub fn response_times(tasks: &[Sporadic], levels: &[u64]) -> Vec<Option<u64>> {
     let mut over = vec![false; tasks.len()];
     let (mut load, mut end) = (Load::default(), 0);

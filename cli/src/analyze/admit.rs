@@ -86,8 +86,8 @@ impl Admitted {
         if *blind {
             let _ = writeln!(
                 text,
-                "Without a server a job that follows the last one at once keeps its deadline, and may delay others: say\n\
-                 {policy}+cbs, or marks = true."
+                "Without a server a job that follows the last one at once keeps its deadline, and may delay \
+                 others: say\n{policy}+cbs, or marks = true."
             );
         }
         text

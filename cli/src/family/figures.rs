@@ -95,7 +95,7 @@ impl Judged {
             && best.late <= own.late
         {
             let (a, b) = (best.late_percent(), own.late_percent());
-            faults.push(format!("{policy} has no more late jobs ({a:.2} % and {b:.2} %)"));
+            faults.push(format!("{policy} has as few late jobs, or fewer ({a:.2} % and {b:.2} %)"));
         }
         let worse = |own: f64, other: f64| own > other * TOLERANCE;
         let places: [(&str, Figure, &str); 2] = [

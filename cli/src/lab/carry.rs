@@ -188,7 +188,7 @@ fn boot(work: &Work, line: &Line<'_>) -> Result<(LabOutcome, Folder)> {
 fn evaluate(work: &Work, outcome: &LabOutcome, folder: &Path, take: Take) -> Result<Outcome> {
     match outcome.exit {
         Exit::Code(0) => (),
-        Exit::TimedOut => anyhow::bail!("it was not done {BEYOND} s after its end"),
+        Exit::TimedOut => anyhow::bail!("it was still running {BEYOND} s after its planned end"),
         exit => anyhow::bail!("{}", reason(&outcome.console, exit)),
     }
     let file = folder.join(format!("{}.run", work.policy));

@@ -150,8 +150,9 @@ impl Experiment {
     /// For people.
     pub fn table(&self) -> String {
         let mut text = String::from(
-            "         |           largest budget            |        printed in the paper         |     least tardiness\n \
-             streams |    budget    late at most   queue   |    budget    late at most   queue   |    budget    late at most   queue\n",
+            "         |           largest budget            |        printed in the paper         \
+             |     least tardiness\n streams |    budget    late at most   queue   \
+             |    budget    late at most   queue   |    budget    late at most   queue\n",
         );
         let three = |text: &mut String, found: Option<(f64, f64, u64)>| match found {
             Some((budget, late, queue)) if late.is_finite() => {

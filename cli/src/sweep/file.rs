@@ -134,7 +134,10 @@ impl Sweep {
             ),
             (None, Some(n)) => {
                 ensure!((1..=1000).contains(&n), "count = {n}: 1 to 1000 tasks");
-                ensure!(to <= n as f64, "utilization to {to}: {n} tasks have no more than {n}");
+                ensure!(
+                    to <= n as f64,
+                    "utilization up to {to} is too much for {n} tasks; lower it to {n}, or raise count"
+                );
             }
             _ => bail!("say either each = [LOW, HIGH] or count = N"),
         }
@@ -168,7 +171,8 @@ impl Sweep {
         match self.method {
             Some(Method::RandFixedSum) => "there is no such set; lower utilization, or raise count",
             _ => {
-                "uunifast found no set without a task above 1 in a thousand draws; say method = \"randfixedsum\", which finds one at once"
+                "uunifast found no set without a task above 1 in a thousand draws; say method = \
+                 \"randfixedsum\", which finds one at once"
             }
         }
     }
@@ -223,7 +227,7 @@ impl Sweep {
     }
 
     fn tests(&self) -> Result<Vec<&'static Test>> {
-        ensure!(!self.tests.is_empty(), "tests names none; see `onbeat analyze --list`");
+        ensure!(!self.tests.is_empty(), "the list `tests` is empty; see `onbeat analyze --list`");
         let test = |name: &String| {
             let test = find(name).with_context(|| {
                 format!("there is no test \"{name}\"; `onbeat analyze --list` names them")
@@ -240,7 +244,7 @@ impl Sweep {
         };
         let tolerance = play.tolerance.as_ref().map_or(Ok(0), |text| time("tolerance", text))?;
         let duration = time("duration", &play.duration)?;
-        ensure!(!play.policies.is_empty(), "policies names none; see `onbeat policies`");
+        ensure!(!play.policies.is_empty(), "the list `policies` is empty; see `onbeat policies`");
         ensure!(
             (1..=PLAYED_MOST).contains(&duration),
             "duration = \"{}\": give a time up to an hour, such as \"10min\"",

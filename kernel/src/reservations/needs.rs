@@ -14,8 +14,8 @@ const BILLION: Amount = 1_000_000_000;
 impl<E: Engine, S: System> Book<E, S> {
     /// What reservations and best effort's share beside them need of each CPU where there are any, by CPU.
     ///
-    /// A reservation that may use several CPUs is counted evenly on all of them; as it runs on one at a time, each of them must
-    /// be able to serve the greatest alone.
+    /// A reservation that may use several CPUs is counted evenly on all of them; as it runs on one at a time, each of
+    /// them must be able to serve the greatest alone.
     pub fn needs(&self) -> Vec<Need> {
         let mut all: Vec<(Amount, Amount, u64)> =
             vec![(0, 0, u64::MAX); self.settings.cpus as usize];

@@ -263,7 +263,7 @@ fn check_users(top: &Table<'_, '_>, set: &TaskSet) -> Result<(), Fault> {
         let (load, cpus) = (load.sum::<f64>(), set.cpus);
         let most = *limit.numer() as f64 / *limit.denom() as f64 * f64::from(cpus);
         if load > most * (1.0 + 1e-9) {
-            let whose = user.map_or("those who are not named".into(), |user| format!("\"{user}\""));
+            let whose = user.map_or("tasks without a user".into(), |user| format!("\"{user}\""));
             let share = format_percent(limit);
             let reason = format!(
                 "the reservations of {whose} ask for {load:.2} CPUs, above {share} of {cpus}"

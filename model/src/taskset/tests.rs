@@ -151,7 +151,7 @@ fn each_mistake_is_blamed_on_its_line_with_a_remedy() {
         (
             top("max_share = \"20%\"") + "budget = \"5ms\"",
             3,
-            "those who are not named ask for 0.50 CPUs, above 20% of 2",
+            "tasks without a user ask for 0.50 CPUs, above 20% of 2",
         ),
         (top("clusters = 3"), 3, "choose one of 1, 2"),
         (top("kernel = \"windows\""), 3, "\"plain\" or \"rt\""),

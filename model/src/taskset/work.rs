@@ -148,7 +148,7 @@ fn normal(w: &Table<'_, '_>) -> Result<Work, Fault> {
     let (mean, max) = mean_max(&t)?;
     let sd = t.required("sd", "\"5ms\"", t.duration("sd", 0, limits::TIME)?)?;
     if sd.value > max {
-        let remedy = "lower sd, or use uniform, which it would be nearly";
+        let remedy = "lower sd, or use uniform: so wide a normal distribution is nearly that";
         return fault(sd.at, "the deviation is above the max", remedy);
     }
     Ok(Work::Normal { mean, sd: sd.value, max })

@@ -5,7 +5,7 @@ use crate::outcome::tests::{outcome, sample};
 fn page(outcomes: Vec<Outcome>) -> Page {
     let claim = Claim {
         id: "kato-11".into(),
-        figure: "paper 000, figure 11".into(),
+        figure: "Kato et al., figure 11".into(),
         claim: "over 20 frames".into(),
         ours: "23 frames".into(),
         verdict: Verdict::Holds,

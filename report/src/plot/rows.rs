@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! One row a policy: frame rates with deviation, and side by side miss ratio, tardiness and best-effort throughput or CPU time.
+//! One row a policy: frame rates with deviation, and side by side miss ratio, tardiness and best-effort throughput or
+//! CPU time.
 
 use plotters::prelude::*;
 use plotters::style::text_anchor::HPos;
@@ -28,7 +29,7 @@ fn names(root: &Area<'_>, outcomes: &[&Outcome]) -> Result<(), PlotError> {
     Ok(())
 }
 
-/// Mean frame rate with its standard deviation (paper 000, figure 12), and the worst one-second window.
+/// Mean frame rate with its standard deviation (as in Kato et al., figure 12), and the worst one-second window.
 pub(crate) fn frames(outcomes: &[&Outcome], rate: Option<f64>) -> Result<String, PlotError> {
     let moments = |o: &Outcome| {
         (o.metrics.mean_fps.unwrap_or_default(), o.metrics.fps_sd.unwrap_or_default())
@@ -83,8 +84,8 @@ pub(crate) fn frames(outcomes: &[&Outcome], rate: Option<f64>) -> Result<String,
     })
 }
 
-/// Miss ratio, tardiness, best-effort throughput; where there is no best effort, CPU time of a job (paper 000, figures 13, 14, 19
-/// and 20).
+/// Miss ratio, tardiness, best-effort throughput; where there is no best effort, CPU time of a job (Kato et al.,
+/// figures 13, 14, 19 and 20).
 pub(crate) fn quantities(outcomes: &[&Outcome]) -> Result<String, PlotError> {
     let size = (WIDTH, height(outcomes, 26));
     let beside = outcomes.iter().any(|o| o.metrics.best_effort_cpus > 0.0);

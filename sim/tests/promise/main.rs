@@ -108,7 +108,8 @@ fn worst(set: &Set, policy: &CorePolicy) -> u64 {
     worst
 }
 
-/// By how much honest tasks can be late under EDZL: docs/slack.md proves it of reservations of one thread.
+/// By how much honest tasks can be late under EDZL: edzl-tardiness.md in `analysis` proves it of reservations of one
+/// thread.
 fn proved(set: &Set, policy: &CorePolicy) -> Option<u64> {
     if policy.order.sets != Sets::Global
         || !policy.order.key.heeds_laxity()

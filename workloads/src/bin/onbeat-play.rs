@@ -40,7 +40,7 @@ struct Args {
     /// Instead of playing, record the CPU time of each picture as a trace on stdout
     #[arg(long, conflicts_with = "verify")]
     record: bool,
-    /// With --record: scale to the shape of the paper's movie
+    /// With --record: scale to the shape of the movie of Kato et al. (experiments/traces)
     #[arg(long, requires = "record")]
     scale: bool,
     /// With --record: best of how many passes

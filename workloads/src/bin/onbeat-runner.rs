@@ -19,7 +19,7 @@ use std::process::ExitCode;
 struct Args {
     /// The task set: a TOML file, or the JSON of a task set already read (`.json`)
     task_set: PathBuf,
-    /// The policy; must not be in the file's list
+    /// The policy; it need not be in the file's list
     #[arg(long)]
     policy: Policy,
     /// Where to write the run

@@ -24,9 +24,9 @@ const MS: u64 = 1_000_000;
 /// How often everybody is looked at.
 const LOOK: Duration = Duration::from_millis(200);
 /// A CPU that takes longer to come or go waits for somebody who is not served. Shorter is no fault: what the kernel
-/// waits for takes dozens of steps of threads of its own, and of best effort ones (nice 19 among them) that hold a lock of
-/// the kernel's or were interrupted in a read-side critical section of RCU; in an overload each of these may
-/// wait for its patience (`OB_PATIENCE`, 3 s) once or more.
+/// waits for takes dozens of steps of threads of its own, and of best effort ones (nice 19 among them) that hold a lock
+/// of the kernel's or were interrupted in a read-side critical section of RCU; in an overload each of these may wait
+/// for its patience (`OB_PATIENCE`, 3 s) once or more.
 const HOTPLUG_MOST: Duration = Duration::from_secs(120);
 /// After so long it is written down who hangs where.
 const HOTPLUG_SLOW: Duration = Duration::from_secs(20);

@@ -85,8 +85,8 @@ pub fn carry_out(options: Options) -> Result<()> {
     }
 }
 
-/// CPUs that can be there. Asked for once: the answer is read from `/sys`, whose lock a CPU that comes or goes needs, too, and
-/// children of nice 19 that ask all the time would keep it waiting for them.
+/// CPUs that can be there. Asked for once: the answer is read from `/sys`, whose lock a CPU that comes or goes needs,
+/// too, and children of nice 19 that ask all the time would keep it waiting for them.
 fn cpus() -> u32 {
     static CPUS: OnceLock<u32> = OnceLock::new();
     // SAFETY: takes a number.

@@ -111,8 +111,8 @@ impl Player {
         self.stopped
     }
 
-    /// Puts it into a class of the kernel's; into a real-time one for a moment only, and without threads that it creates
-    /// meanwhile: they would keep the class.
+    /// Puts it into a class of the kernel's; into a real-time one for a moment only, and without threads that it
+    /// creates meanwhile: they would keep the class.
     pub fn set_class(&mut self, policy: i32) -> i32 {
         let real_time = policy == libc::SCHED_FIFO;
         let policy = if real_time { policy | libc::SCHED_RESET_ON_FORK } else { policy };

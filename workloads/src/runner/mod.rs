@@ -169,7 +169,8 @@ pub fn run(options: &Options) -> Result<Run> {
 
 /// SCHED_DEADLINE's admission leaves 5 % of every CPU to others unless told otherwise. A set that asks for more than
 /// the rest, but no more than its own share leaves, is let in as Onbeat's policies let it in: with the limit
-/// taken away. (A limit of another height is no way: on Linux 7.2 any write of one makes admission stricter.) In the lab the machine is ours.
+/// taken away. (A limit of another height is no way: on Linux 7.2 any write of one makes admission stricter.) In the
+/// lab the machine is ours.
 fn lift_deadline_limit(set: &TaskSet) -> Result<()> {
     const FILE: &str = "/proc/sys/kernel/sched_rt_runtime_us";
     let part = |f: Fraction| *f.numer() as f64 / *f.denom() as f64;
