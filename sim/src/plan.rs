@@ -7,7 +7,7 @@ use onbeat_analysis::semi::SHARE_LEAST;
 use onbeat_core::ffi;
 use onbeat_model::policy::{CorePolicy, Server};
 use onbeat_model::run::{Class, Platform, Run, TaskInfo, World};
-use onbeat_model::taskset::{TaskCopy, TaskSet};
+use onbeat_model::taskset::{GRACE, TaskCopy, TaskSet};
 use onbeat_model::workgen::execution_times;
 use thiserror::Error;
 
@@ -15,13 +15,9 @@ use crate::core::{Core, NICE_0, Reservation};
 use crate::engine::{Detail, Engine, Load};
 
 /// How much of the best-effort share is served at a time, ns; the service uses the same.
-pub const SHARE_QUANTUM: u64 = 1_000_000;
-/// How far best-effort work can be behind its share on a CPU, ns: two quanta (one owed, one growing) and what the core
-/// lets it have in advance (`OB_SHARE_AHEAD`).
-pub const SHARE_LAG: u64 = 2 * SHARE_QUANTUM + ffi::OB_SHARE_AHEAD as u64;
-
-/// How long after the last release unfinished jobs are waited for, ns.
-const GRACE: u64 = 1_000_000_000;
+pub const SHARE_QUANTUM: u64 = ffi::OB_SHARE_QUANTUM as u64;
+/// How far best-effort work can be behind its share on a CPU, ns.
+pub const SHARE_LAG: u64 = ffi::OB_SHARE_LAG as u64;
 
 /// Why a task set cannot be simulated.
 #[derive(Debug, Error)]

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The core serves reservations where the plan puts them: its domains are the plan's, and it changes nothing.
+//! The core serves reservations where the plan puts them: its domains are the plan's, it changes nothing, and the
+//! numbers that both must keep to are the same.
 
 use onbeat_analysis::machine::Machine;
+use onbeat_core::ffi;
+use onbeat_model::numbers;
 use onbeat_model::policy::{CORE, Order, Sets};
 use onbeat_model::taskset::TaskSet;
 use onbeat_model::units::Fraction;
@@ -26,6 +29,14 @@ fn the_domains_of_the_plan_are_those_of_the_core() {
             assert_eq!(machine.domain_cpus(domains), 0);
         }
     }
+}
+
+#[test]
+fn the_numbers_of_the_model_are_those_the_core_is_compiled_with() {
+    assert_eq!(numbers::CPUS, ffi::OB_MAX_CPUS);
+    assert_eq!(numbers::LEGS, ffi::OB_MAX_LEGS as usize);
+    assert_eq!(numbers::ACCOUNTS, ffi::OB_MAX_ACCOUNTS as usize);
+    assert_eq!(numbers::OWED_GRAIN, u64::from(ffi::OB_OWED_GRAIN));
 }
 
 #[test]
