@@ -157,12 +157,12 @@ impl Ground {
         cpus.iter().map(|cpu| self.offers[*cpu]).max().unwrap_or_default()
     }
 
-    /// The greatest load of this demand's affinity that a domain with these flows can take.
+    /// The greatest load of this demand's affinity that a domain with these flows can take: one CPU's at most.
     fn free(&self, domain: usize, flow: &mut Flow, demand: &Demand) -> Amount {
         let cpus = self.allowed(domain, demand);
-        let free = flow.serve(TRIAL, &cpus, None);
+        let free = flow.serve(TRIAL, &cpus, self.greatest(&cpus));
         flow.remove(TRIAL);
-        free.min(self.greatest(&cpus))
+        free
     }
 
     fn parts(&self, shares: &[Share]) -> Place {
@@ -214,7 +214,7 @@ impl Taken {
         }
         let domain = best?.1;
         let cpus = ground.allowed(domain, demand);
-        let served = flows[domain].serve(key, &cpus, Some(load));
+        let served = flows[domain].serve(key, &cpus, load);
         debug_assert_eq!(served, load, "what was tried fits");
         Some(Place { domain: domain as u32, cpus: ground.machine.mask(&cpus), split: None })
     }
