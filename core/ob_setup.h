@@ -21,7 +21,7 @@ OB_INLINE int ob_init(ob_p ob, u32 nr_cpus, u32 nr_domains, u32 share_permille, 
 	ob->share_permille = share_permille;
 	ob->share_quantum = share_permille ? quantum : 0;
 	ob->share_period = share_permille ? quantum * 1000 / share_permille : 0;
-	ob->slice = 4000000;
+	ob->slice = OB_SLICE;
 	ob->best_effort.random = 0x9E3779B9u;
 	ob->impatient.random = 0x6C62272Eu;
 	ob->due.random = 0x9C0F4A5Du;

@@ -17,9 +17,15 @@
 
 #include "ob_due.h"
 
+/* How much of the share both worlds serve at a time, ns. */
+#define OB_SHARE_QUANTUM 1000000
+
 /* Best-effort and idle time that a CPU can put by, ns: as much as lets a second of an overload
- * still hold the share less half a percent point: 0.5 % of 1 s, less two quanta of 1 ms. */
+ * still hold the share less half a percent point: 0.5 % of 1 s, less two quanta. */
 #define OB_SHARE_AHEAD 3000000
+
+/* How far best effort can be behind its share of a CPU, ns: a quantum is owed, another grows. */
+#define OB_SHARE_LAG (2 * OB_SHARE_QUANTUM + OB_SHARE_AHEAD)
 
 /* Whether best-effort work waits that may run on these CPUs, or what is served in its place. */
 OB_INLINE int ob_share_waiting(ob_p ob, u64 cpus)

@@ -20,6 +20,9 @@
 /* Users who hold reservations at a time, the unlimited one included. */
 #define OB_MAX_ACCOUNTS 64
 
+/* Best-effort time slice, ns. */
+#define OB_SLICE 4000000
+
 /* Weight of nice 0 among best-effort threads. */
 #define OB_WEIGHT 1024
 

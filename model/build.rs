@@ -1,19 +1,57 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Reads the core's registries of orders and of server policies, so that each is registered once.
+//! Reads the core's registries of orders and of server policies, so that each is registered once, and numbers of its
+//! headers.
 
 use std::{env, fs, path::PathBuf};
 
 const ORDERS: &str = "../core/orders/registry.h";
 const SERVERS: &str = "../core/policies/registry.h";
 
+/// Header, macro, its name here, type and meaning.
+const NUMBERS: [[&str; 5]; 4] = [
+    ["../core/ob_types.h", "OB_MAX_CPUS", "CPUS", "u32", "CPUs of one machine."],
+    [
+        "../core/ob_types.h",
+        "OB_MAX_LEGS",
+        "LEGS",
+        "usize",
+        "CPUs over which a reservation may be split.",
+    ],
+    [
+        "../core/ob_types.h",
+        "OB_MAX_ACCOUNTS",
+        "ACCOUNTS",
+        "usize",
+        "Users who can hold reservations at a time.",
+    ],
+    [
+        "../core/ob_owed.h",
+        "OB_OWED_GRAIN",
+        "OWED_GRAIN",
+        "u64",
+        "Budgets are enforced to within that, ns.",
+    ],
+];
+
 fn main() {
     println!("cargo:rerun-if-changed=build.rs");
     let keys: String = entries(ORDERS, "OB_ORDERS").iter().map(key).collect();
     let servers: String = entries(SERVERS, "OB_POLICIES").iter().map(server).collect();
+    let numbers: String = NUMBERS.iter().map(number).collect();
     let out = PathBuf::from(env::var("OUT_DIR").expect("cargo sets it"));
     fs::write(out.join("keys.rs"), format!("keys! {{\n{keys}}}\n")).expect("OUT_DIR is writable");
     fs::write(out.join("servers.rs"), format!("servers! {{\n{servers}}}\n"))
         .expect("OUT_DIR is writable");
+    fs::write(out.join("numbers.rs"), numbers).expect("OUT_DIR is writable");
+}
+
+/// The macro `macro_name` of a header as a constant.
+fn number([header, macro_name, name, kind, about]: &[&str; 5]) -> String {
+    println!("cargo:rerun-if-changed={header}");
+    let text = fs::read_to_string(header).expect("a header of the core");
+    let (_, line) = text.split_once(&format!("#define {macro_name} ")).expect("its number");
+    let value: u64 = line.split_whitespace().next().and_then(|v| v.parse().ok()).expect("a number");
+    format!("/// {about}\npub const {name}: {kind} = {value};\n")
 }
 
 /// The fields of each line `X(…)` of the macro `table` in `file`, which go on while lines end in a backslash. There are

@@ -10,9 +10,9 @@ use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 
-use onbeat_model::policy::Policy;
+use onbeat_model::policy::{DEFAULT_SHARE, Policy};
 use onbeat_model::taskset::{BestEffort, Kernel, Overheads, TaskEntry, TaskSet, Work};
-use onbeat_model::units::{Fraction, MS, SEC, US};
+use onbeat_model::units::{MS, SEC, US};
 
 use crate::generate::Generator;
 use shape::Shape;
@@ -131,7 +131,7 @@ impl Family {
             duration,
             seed,
             policies,
-            best_effort_share: Fraction::new(1, 20),
+            best_effort_share: DEFAULT_SHARE,
             max_share: None,
             clusters: 2,
             kernel: Kernel::Plain,

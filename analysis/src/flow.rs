@@ -27,15 +27,15 @@ impl Flow {
     }
 
     /// Adds a demand that may use `cpus` and serves as much of `amount` as can be, by moving earlier demands among
-    /// their CPUs; `None` asks for as much as there is. Returns what was served. Earlier demands keep their totals.
+    /// their CPUs. Returns what was served. Earlier demands keep their totals.
     ///
     /// Each round finds a shortest path demand → CPU → (a demand that takes some of it) → another of its CPUs … → a
     /// CPU with capacity left (Edmonds and Karp 1972); what is served in the end is exact, by max-flow min-cut.
-    pub fn serve(&mut self, key: u64, cpus: &[usize], amount: Option<Amount>) -> Amount {
+    pub fn serve(&mut self, key: u64, cpus: &[usize], amount: Amount) -> Amount {
         self.remove(key);
         self.demands.insert(key, Demand { cpus: cpus.to_vec(), takes: BTreeMap::new() });
         let mut served = 0;
-        while amount.is_none_or(|a| served < a) {
+        while served < amount {
             let Some(path) = self.path(key) else { break };
             let Some((_, last)) = path.last().copied() else { break };
             let mut step = self.left[last];
@@ -43,9 +43,7 @@ impl Flow {
                 // The next demand gives up some of this CPU.
                 step = step.min(*self.taken(pair[1].0, pair[0].1));
             }
-            if let Some(amount) = amount {
-                step = step.min(amount - served);
-            }
+            step = step.min(amount - served);
             for (i, (demand, cpu)) in path.iter().enumerate() {
                 *self.taken(*demand, *cpu) += step;
                 if let Some((next, _)) = path.get(i + 1) {
@@ -128,12 +126,12 @@ mod tests {
     #[test]
     fn earlier_demands_move_out_of_the_way() {
         let mut flow = Flow::new(vec![r(1, 1), r(1, 1)]);
-        assert_eq!(flow.serve(1, &[0, 1], Some(r(1, 1))), r(1, 1)); // takes CPU 0 first
-        assert_eq!(flow.serve(2, &[0], Some(r(1, 2))), r(1, 2));
-        assert_eq!(flow.serve(3, &[0], None), r(1, 2));
-        assert_eq!(flow.serve(4, &[0, 1], None), r(0, 1));
+        assert_eq!(flow.serve(1, &[0, 1], r(1, 1)), r(1, 1)); // takes CPU 0 first
+        assert_eq!(flow.serve(2, &[0], r(1, 2)), r(1, 2));
+        assert_eq!(flow.serve(3, &[0], Amount::MAX), r(1, 2));
+        assert_eq!(flow.serve(4, &[0, 1], Amount::MAX), r(0, 1));
         assert!(flow.remove(1) && !flow.remove(1));
-        assert_eq!(flow.serve(4, &[0, 1], None), r(1, 1));
+        assert_eq!(flow.serve(4, &[0, 1], Amount::MAX), r(1, 1));
     }
 
     proptest! {
@@ -150,7 +148,7 @@ mod tests {
             let mut flow = Flow::new(capacity.iter().map(|c| r(*c, 3)).collect());
             let mut held = Vec::new();
             for (key, (m, amount)) in demands.into_iter().enumerate() {
-                let served = flow.serve(key as u64, &cpus(m), Some(r(amount, 3)));
+                let served = flow.serve(key as u64, &cpus(m), r(amount, 3));
                 held.push((m & ((1 << n) - 1), served));
             }
             if leaver < held.len() {
@@ -163,7 +161,7 @@ mod tests {
                 let inside = held.iter().filter(|(m, _)| m & !set == 0);
                 room - inside.map(|(_, x)| *x).sum::<Amount>()
             }).min().unwrap();
-            prop_assert_eq!(flow.serve(99, &cpus(mask), None), most);
+            prop_assert_eq!(flow.serve(99, &cpus(mask), Amount::MAX), most);
         }
     }
 }

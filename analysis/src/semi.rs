@@ -8,6 +8,7 @@
 //! Source: Kato, Yamasaki and Ishikawa 2009 (EDF-WM); worst fit as in Kato, Ishikawa and Rajkumar's EDF-WMR ("CPU
 //! scheduling and memory management for interactive real-time applications", section 4.2).
 
+use onbeat_model::numbers;
 use onbeat_model::units::Fraction;
 
 use crate::one_cpu::edf;
@@ -29,9 +30,6 @@ pub struct Share {
 
 /// The shares of each task, in the order of their windows; one for a task that is not split.
 pub type Plan = Vec<Vec<Share>>;
-
-/// CPUs over which a task may be split: as many as the core holds (`OB_MAX_LEGS`).
-pub const LEGS_MOST: usize = 8;
 
 /// Shares of reservations are at least this long, ns: enforcement is exact to tens of microseconds, and a migration
 /// costs some.
@@ -220,7 +218,9 @@ impl Planner {
         let whole = order.iter().copied().find(|cpu| self.cpus[*cpu].takes(task));
         let shares = match whole {
             Some(cpu) => vec![Share { cpu, wcet: task.wcet, begin: 0, window: task.deadline }],
-            None => (2..=order.len().min(LEGS_MOST)).find_map(|n| self.split(task, n, &order))?,
+            None => {
+                (2..=order.len().min(numbers::LEGS)).find_map(|n| self.split(task, n, &order))?
+            }
         };
         for share in &shares {
             let part = Sporadic { wcet: share.wcet, deadline: share.window, period: task.period };
@@ -252,7 +252,7 @@ impl Planner {
         let order: Vec<usize> = (0..self.cpus.len()).filter(|cpu| may(*cpu)).collect();
         let any = Sporadic { wcet: task.deadline, ..*task };
         let whole = order.iter().map(|cpu| self.cpus[*cpu].most(&any, task.deadline)).max();
-        let split = (2..=order.len().min(LEGS_MOST)).map(|n| {
+        let split = (2..=order.len().min(numbers::LEGS)).map(|n| {
             let most = self.largest(&any, n, &order);
             most.iter().map(|(share, _)| *share).sum()
         });

@@ -11,12 +11,11 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 use common::{build_the_guests_programs, checkout};
-use onbeat_analysis::partition::Packing;
-use onbeat_analysis::semi::{Planner, SHARE_LEAST};
-use onbeat_analysis::sporadic::Sporadic;
+use onbeat_analysis::machine::Machine;
+use onbeat_analysis::plan::{Demand, Plan};
 use onbeat_lab::{Exit, LabSpec};
 use onbeat_model::agreement::{Agreement, Migrations, agreement, migrations};
-use onbeat_model::policy::{CORE, CorePolicy, Order, Policy, Server, Splits};
+use onbeat_model::policy::{CORE, CorePolicy, Order, Policy, Server};
 use onbeat_model::run::Run;
 use onbeat_model::taskset::{Kernel, Overheads, TaskEntry, TaskSet, Work};
 use onbeat_model::units::Fraction;
@@ -127,7 +126,7 @@ fn finished(
         policies: vec![policy.name.parse().unwrap()],
         best_effort_share: Fraction::new(1, 20),
         max_share: None,
-        clusters: if cpus.is_multiple_of(2) { 2 } else { 1 },
+        clusters: clusters(cpus),
         kernel: Kernel::Plain,
         overheads: overheads(cpus),
         tasks,
@@ -135,24 +134,18 @@ fn finished(
     }
 }
 
-/// Whether the admission test would take all of them, worst fit first.
+/// Whether the service would grant all of them.
 fn fits(tasks: &[TaskEntry], cpus: u32, order: Order) -> bool {
-    if order.splits() {
-        let fit = if order.splits == Splits::Early { Packing::First } else { Packing::Worst };
-        let offers = vec![Fraction::new(19, 20); cpus as usize];
-        let mut planner = Planner::new(&offers, fit, SHARE_LEAST);
-        return (0..).zip(tasks).all(|(i, task)| {
-            let wcet = task.budget.unwrap_or(0);
-            planner.place(i, &Sporadic::implicit(wcet, task.period), |_| true).is_some()
-        });
-    }
-    let domains = order.domains(cpus, if cpus.is_multiple_of(2) { 2 } else { 1 });
-    let mut used = vec![0.0; domains as usize];
-    tasks.iter().all(|task| {
-        let least = used.iter_mut().min_by(|a: &&mut f64, b| a.total_cmp(b)).unwrap();
-        *least += task.budget.unwrap_or(0) as f64 / task.period as f64;
-        *least < 0.949 * f64::from(cpus / domains)
+    let mut plan = Plan::new(Machine::under(order, cpus, clusters(cpus), Fraction::new(1, 20)));
+    (0..).zip(tasks).all(|(id, task)| {
+        let (budget, period, deadline) = (task.budget.unwrap_or(0), task.period, task.deadline);
+        let demand = Demand { name: String::new(), budget, period, deadline, cpus: None };
+        plan.fit(id, &demand).is_some()
     })
+}
+
+fn clusters(cpus: u32) -> u32 {
+    if cpus.is_multiple_of(2) { 2 } else { 1 }
 }
 
 /// What a switch costs the lab's kernel: its paths take so many instructions, and with k CPUs busy

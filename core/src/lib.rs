@@ -26,6 +26,22 @@ pub mod counted {
     include!(concat!(env!("OUT_DIR"), "/counted.rs"));
 }
 
+/// Terms of a reservation that is split: the length of each window, ns, whether it changes CPUs at windows' ends only,
+/// and CPU and budget, ns, of at most `OB_MAX_LEGS` windows. Domain and CPUs in `terms` are those of the first.
+pub fn split(
+    mut terms: ffi::ob_terms,
+    window: u64,
+    postponed: bool,
+    shares: &[(u32, u64)],
+) -> ffi::ob_terms {
+    (terms.window, terms.postponed, terms.legs) = (window, postponed.into(), 0);
+    for (leg, (cpu, budget)) in terms.plan.iter_mut().zip(shares) {
+        *leg = ffi::ob_leg { cpus: 1 << cpu, budget: *budget, domain: (*cpu).into() };
+        terms.legs += 1;
+    }
+    terms
+}
+
 /// Names of the server policies in the order of the core's registry; "" is no server.
 pub fn server_policies() -> Vec<&'static str> {
     (0..)

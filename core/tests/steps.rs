@@ -48,7 +48,10 @@ impl World {
             // SAFETY: zeroed memory of the world's own, which stays where it is.
             unsafe {
                 if i == 0 {
-                    assert_eq!(counted::onbeat_counted_init(ob, 1, 1, 50, 1_000_000), 0);
+                    assert_eq!(
+                        counted::onbeat_counted_init(ob, 1, 1, 50, ffi::OB_SHARE_QUANTUM.into()),
+                        0
+                    );
                 }
                 let mut terms = ffi::ob_terms {
                     budget: BUDGET,

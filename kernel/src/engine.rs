@@ -4,9 +4,10 @@
 use std::collections::BTreeMap;
 
 use anyhow::Result;
+use onbeat_analysis::plan::Place;
 use onbeat_core::ffi::ob_server;
 
-use crate::scheduler::{Place, Reservation, Scheduler};
+use crate::scheduler::{Reservation, Scheduler};
 
 /// A scheduler that holds reservations.
 pub trait Engine {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! What ordinary users may ask of the service.
 
-use onbeat_analysis::admission::{Demand, Placement};
 use onbeat_analysis::amount::{self, Amount, WHOLE};
+use onbeat_analysis::plan::{Demand, Place};
 use onbeat_model::protocol::{Holder, Nearest, Refusal};
 use onbeat_model::units::{Fraction, HOUR, US};
 
@@ -27,7 +27,7 @@ pub fn user(
     held: &[(u32, &Demand)],
     ended: usize,
     demand: &Demand,
-    test: impl Fn(&Demand) -> Result<Placement, Box<Refusal>>,
+    test: impl Fn(&Demand) -> Result<Place, Box<Refusal>>,
 ) -> Result<(), Box<Refusal>> {
     let used: Amount = held.iter().map(|(_, d)| d.load()).sum();
     let mut free = up(total).saturating_sub(used);
@@ -96,8 +96,8 @@ mod tests {
         Demand { name: "x".into(), budget, period, deadline: period, cpus: None }
     }
 
-    fn yes(_: &Demand) -> Result<Placement, Box<Refusal>> {
-        Ok(Placement { domain: 0, cpus: vec![0], split: None })
+    fn yes(_: &Demand) -> Result<Place, Box<Refusal>> {
+        Ok(Place { domain: 0, cpus: 1, split: None })
     }
 
     #[test]

@@ -7,7 +7,7 @@ use std::fs;
 const STATE: &str = "/sys/kernel/sched_ext/state";
 
 /// Most CPUs the core can hold.
-pub const MAX_CPUS: u32 = 64;
+pub const MAX_CPUS: u32 = onbeat_core::ffi::OB_MAX_CPUS;
 
 /// CPU numbers of a list such as `0-3,6`, ascending, each once.
 ///

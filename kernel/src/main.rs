@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use clap::Parser;
+use onbeat_core::ffi::OB_SHARE_QUANTUM;
 use onbeat_kernel::arena::Layout;
 use onbeat_kernel::log;
 use onbeat_kernel::machine::{self, format_cpus, mask_of};
@@ -24,9 +25,9 @@ use onbeat_kernel::service::{Service, Socket};
 use onbeat_kernel::settings::Settings;
 use onbeat_kernel::stats::{self, Metrics};
 use onbeat_kernel::system::{Proc, System, Watch};
-use onbeat_model::policy::{Policy, Sets};
+use onbeat_model::policy::{DEFAULT_SHARE, Policy, Sets};
 use onbeat_model::protocol::{Request, Response};
-use onbeat_model::units::{Fraction, parse_duration, parse_percent};
+use onbeat_model::units::{Fraction, format_percent, parse_duration, parse_percent};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use scx_stats::prelude::StatsServer;
 use sd_notify::NotifyState;
@@ -37,8 +38,6 @@ const TICK: Duration = Duration::from_millis(500);
 const LOOK: Duration = Duration::from_millis(20);
 /// Reservations at a time.
 const RESERVATIONS: usize = 1 << 10;
-/// How much of its share best effort is served at a time, ns.
-const SHARE_QUANTUM: u64 = 1_000_000;
 
 /// Exit status when the kernel took the scheduler out.
 const EJECTED: u8 = 3;
@@ -65,7 +64,7 @@ struct Options {
     #[arg(long, default_value_t = 2, value_name = "N")]
     clusters: u32,
     /// What best-effort work is guaranteed of every CPU
-    #[arg(long, default_value = "5%", value_name = "PERCENT")]
+    #[arg(long, default_value_t = format_percent(DEFAULT_SHARE), value_name = "PERCENT")]
     best_effort_share: String,
     /// Where to listen for requests
     #[arg(long, default_value = "/run/onbeat/control.sock", value_name = "PATH")]
@@ -452,7 +451,7 @@ fn layout(options: &Options, settings: &Settings) -> Result<Layout> {
         cpus: settings.cpus,
         domains: settings.domains(),
         share_permille: permille as u32,
-        share_quantum: SHARE_QUANTUM,
+        share_quantum: OB_SHARE_QUANTUM.into(),
         tasks: machine::threads_most(),
         servers: RESERVATIONS,
         online: mask_of(&online),

@@ -4,7 +4,8 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use onbeat_analysis::admission::{Admission, Demand, Placement};
+use onbeat_analysis::admission::Admission;
+use onbeat_analysis::plan::{Demand, Place};
 use onbeat_model::policy::CORE;
 use onbeat_model::protocol::{self, Refusal, Request, Reserve, Response};
 use onbeat_model::units::{HOUR, US, format_duration};
@@ -13,7 +14,7 @@ use crate::engine::Engine;
 use crate::limits;
 use crate::machine::{cpus_of, format_cpus, mask_of};
 use crate::rate::Notice;
-use crate::scheduler::{Place, Reservation};
+use crate::scheduler::Reservation;
 use crate::settings::Settings;
 use crate::system::{Above, Facts, System, Watch};
 
@@ -62,14 +63,6 @@ struct Held {
     place: Place,
     since: Instant,
     record: protocol::Reservation,
-}
-
-impl Held {
-    /// Where it is served.
-    fn cpus(&self) -> Vec<u32> {
-        let shares = self.place.split.iter().flat_map(|split| &split.shares);
-        cpus_of(shares.fold(self.place.cpus, |mask, (cpu, _)| mask | 1 << cpu))
-    }
 }
 
 /// A request that cannot be carried out: what is wrong, what to do.
@@ -238,11 +231,10 @@ impl<E: Engine, S: System> Book<E, S> {
             Ok(()) => self.admission.test(&demand),
             Err(refusal) => Err(refusal),
         };
-        let placement = match fits {
-            Ok(placement) => placement,
-            Err(refusal) => return Ok(self.refuse(*refusal)),
-        };
-        self.grant(peer, r, watch, demand, placement)
+        match fits {
+            Ok(place) => self.grant(peer, r, watch, demand, place),
+            Err(refusal) => Ok(self.refuse(*refusal)),
+        }
     }
 
     /// Values that would fit are rounded to what people like to read, on the side that fits.
@@ -349,9 +341,8 @@ impl<E: Engine, S: System> Book<E, S> {
         r: &Reserve,
         watch: Watch,
         demand: Demand,
-        placement: Placement,
+        place: Place,
     ) -> Result<Response, Problem> {
-        let place = self.settings.place(&placement);
         let wanted = Reservation {
             budget: r.budget_ns,
             period: r.period_ns,
@@ -365,10 +356,11 @@ impl<E: Engine, S: System> Book<E, S> {
         let failed =
             |e: anyhow::Error| Problem(format!("{e:#}"), "release a reservation first".into());
         let id = self.engine.reserve(&wanted).map_err(failed)?;
-        if let Err(refusal) = self.admission.admit(id, demand.clone()) {
+        if let Err(refusal) = self.admission.admit(id, &demand) {
             let _ = self.engine.release(id); // it has no threads yet
             return Ok(self.refuse(*refusal));
         }
+        let cpus = cpus_of(place.all_cpus() & self.online);
         let record = protocol::Reservation {
             id,
             name: r.name.clone(),
@@ -422,11 +414,7 @@ impl<E: Engine, S: System> Book<E, S> {
             peer.uid
         );
         self.note(Some(peer.uid), what);
-        Ok(Response::Granted {
-            id,
-            policy: self.settings.policy(),
-            cpus: cpus_of(mask_of(&placement.cpus) & self.online),
-        })
+        Ok(Response::Granted { id, policy: self.settings.policy(), cpus })
     }
 
     /// Puts all threads of a process under a reservation: how many joined, how many could not.

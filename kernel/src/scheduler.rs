@@ -8,8 +8,8 @@ use std::time::Duration;
 use anyhow::{Context, Result, anyhow, bail};
 use libbpf_rs::skel::OpenSkel;
 use libbpf_rs::{AsRawLibbpf, Link, OpenObject, PrintLevel, ProgramInput, ProgramMut};
-use onbeat_analysis::admission::Split;
-use onbeat_core::ffi::{ob_leg, ob_terms};
+use onbeat_analysis::plan::Place;
+use onbeat_core::ffi::ob_terms;
 use scx_utils::{scx_ops_attach, scx_ops_load, scx_ops_open, uei_exited};
 
 use crate::arena::{Arena, Layout, shell};
@@ -30,32 +30,12 @@ pub struct Scheduler<'a> {
     pub arena: Arena,
 }
 
-/// Where a reservation is served.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Place {
-    /// Domain of the CPUs; of the first, if it is split.
-    pub domain: u32,
-    /// CPUs it may use there.
-    pub cpus: u64,
-    /// How it is split over several.
-    pub split: Option<Split>,
-    /// Split reservations change CPUs at windows' ends only.
-    pub postponed: bool,
-}
-
-impl Place {
-    /// Its part of a reservation's terms.
-    fn terms(&self) -> ob_terms {
-        let mut terms = ob_terms { cpus: self.cpus, domain: self.domain, ..Default::default() };
-        if let Some(split) = &self.split {
-            terms.window = split.window;
-            terms.legs = split.shares.len() as u32;
-            terms.postponed = self.postponed.into();
-            for (leg, (cpu, budget)) in terms.plan.iter_mut().zip(&split.shares) {
-                *leg = ob_leg { cpus: 1 << cpu, budget: *budget, domain: (*cpu).into() };
-            }
-        }
-        terms
+/// A place's part of a reservation's terms.
+fn terms(place: &Place) -> ob_terms {
+    let terms = ob_terms { cpus: place.cpus, domain: place.domain, ..Default::default() };
+    match &place.split {
+        None => terms,
+        Some(s) => onbeat_core::split(terms, s.window, s.postponed, &s.shares),
     }
 }
 
@@ -221,7 +201,7 @@ impl<'a> Scheduler<'a> {
             kind: r.kind,
             order: r.order,
             marks: r.marks.into(),
-            ..r.place.terms()
+            ..terms(&r.place)
         });
         let made = self.ask(shell::SHELL_RESERVE, |_| ())?.reserve;
         u32::try_from(made.id).map_err(|_| {
@@ -251,7 +231,7 @@ impl<'a> Scheduler<'a> {
     /// The kernel side does not answer.
     pub fn place(&mut self, id: u32, place: &Place, rate: u64) -> Result<()> {
         let to = shell::shell_place { id: id as i32 };
-        self.arena.set_terms(ob_terms { rate, ..place.terms() });
+        self.arena.set_terms(ob_terms { rate, ..terms(place) });
         self.ask(shell::SHELL_PLACE, |ask| ask.place = to).map(drop)
     }
 

@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! What the service was started with, and what follows from it for the core and for admission.
 
-use onbeat_analysis::admission::{Domains, Fit, Machine, Placement};
-use onbeat_model::policy::{Order, Policy, Server, Sets, Splits};
+use onbeat_analysis::machine::Machine;
+use onbeat_model::policy::{Order, Policy, Server, Splits};
 use onbeat_model::units::Fraction;
 
-use crate::machine::mask_of;
-use crate::scheduler::Place;
 use crate::system::Above;
 
 /// What the service was started with.
@@ -58,35 +56,16 @@ impl Settings {
         self.order.number()
     }
 
-    /// Where a reservation is served, for the core.
-    pub fn place(&self, placement: &Placement) -> Place {
-        let first = placement.split.as_ref().map(|split| 1 << split.shares[0].0);
-        Place {
-            domain: placement.domain as u32,
-            cpus: first.unwrap_or_else(|| mask_of(&placement.cpus)),
-            split: placement.split.clone(),
-            postponed: self.order.splits == Splits::Postponed,
-        }
-    }
-
     /// The machine as the admission test sees it: all CPUs, so that its domains are the core's; what
     /// cannot be reserved is held by somebody.
     pub fn machine(&self, online: u64, above: &Above) -> Machine {
-        let domains = match self.order.sets {
-            _ if self.order.splits() => Domains::Split,
-            Sets::Global => Domains::Global,
-            Sets::Clustered => Domains::Clustered(self.clusters),
-            Sets::Partitioned => Domains::Partitioned,
-        };
-        // Even loads bear overruns better; EDF-WM is first fit by definition.
-        let fit = if self.order.splits == Splits::Early { Fit::First } else { Fit::Worst };
-        let cpus: Vec<u32> = (0..self.cpus).collect();
-        let mut machine = Machine::new(&cpus, self.best_effort_share, domains, fit);
-        let whole = Fraction::from_integer(1);
-        for cpu in cpus {
+        let (cpus, share) = (self.cpus, self.best_effort_share);
+        let mut machine = Machine::under(self.order, cpus, self.clusters, share);
+        for cpu in 0..cpus {
             if online >> cpu & 1 == 0 {
-                machine.hold(cpu, &format!("CPU {cpu} is off line"), whole);
+                machine.offline(cpu);
             } else if self.usable >> cpu & 1 == 0 {
+                let whole = Fraction::from_integer(1);
                 machine.hold(cpu, "CPUs that are not for reservations", whole);
             } else if above.deadline > 0 {
                 // They migrate over all CPUs.

@@ -4,6 +4,7 @@
 //! - [`units`]: durations and percentages as people write them, exact.
 //! - [`taskset`]: the task-set file; [`workgen`]: the execution times it stands for.
 //! - [`policy`]: which scheduling policies have a name.
+//! - [`numbers`]: numbers of the core that all rooms keep to.
 //! - [`event`], [`run`]: what every world records; [`metrics`]: what the records amount to.
 //! - [`agreement`]: how far two runs are the same.
 //! - [`protocol`]: what programs and the reservation service say to each other.
@@ -13,6 +14,7 @@
 pub mod agreement;
 pub mod event;
 pub mod metrics;
+pub mod numbers;
 pub mod policy;
 pub mod protocol;
 pub mod run;

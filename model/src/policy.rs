@@ -8,6 +8,7 @@ use std::fmt;
 use std::str::FromStr;
 use std::sync::LazyLock;
 
+use crate::units::Fraction;
 use serde::{Deserialize, Serialize};
 
 macro_rules! keys {
@@ -276,6 +277,9 @@ pub static CORE: LazyLock<Vec<CorePolicy>> = LazyLock::new(|| {
 
 /// What serves reservations where nobody names a policy: task sets, the service, `onbeat family`.
 pub const DEFAULT: &str = "g-edzl+cbs-predict";
+
+/// The share of every CPU that best-effort work keeps where nobody says how much.
+pub const DEFAULT_SHARE: Fraction = Fraction::new_raw(1, 20);
 
 /// Other names for policies of [`CORE`].
 pub const ALIASES: [(&str, &str); 1] = [("fcbs", "g-edf+fcbs")];

@@ -6,7 +6,7 @@
 
 use onbeat_core::ffi;
 use onbeat_model::taskset::Overheads;
-use onbeat_sim::{Core, Detail, Engine, Load, Reservation};
+use onbeat_sim::{Core, Detail, Engine, Load, Reservation, SHARE_QUANTUM};
 use rustix::time::{ClockId, clock_gettime};
 
 const TASKS: usize = 24;
@@ -36,7 +36,7 @@ impl Random {
 fn engine(kind: u32, detail: Detail) -> Engine {
     let mut random = Random(1);
     let ring = if detail == Detail::All { 1 << 14 } else { 0 };
-    let mut core = Core::new(CPUS, 1, 50, 1_000_000, TASKS, ring);
+    let mut core = Core::new(CPUS, 1, 50, SHARE_QUANTUM, TASKS, ring);
     let mut loads = Vec::new();
     for i in 0..TASKS {
         let period = random.between(10_000_000, 100_000_000);

@@ -2,6 +2,7 @@
 //! The core behind a safe face: it owns the memory the C code works in and names tasks, servers and
 //! CPUs by index.
 
+use onbeat_analysis::plan::Split;
 use onbeat_core::ffi;
 use onbeat_model::event::{Event, NONE};
 
@@ -15,7 +16,7 @@ pub struct Core {
 }
 
 /// A reservation to be made; times in ns.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Reservation {
     /// Q, at most `deadline`.
     pub budget: u64,
@@ -35,17 +36,6 @@ pub struct Reservation {
     pub marks: bool,
     /// It is split over CPUs, whose domains are theirs alone; the first is `domain`'s.
     pub split: Option<Split>,
-}
-
-/// How a reservation is split.
-#[derive(Debug, Clone, Copy)]
-pub struct Split {
-    /// Length of each window, ns.
-    pub window: u64,
-    /// It changes CPUs at the ends of windows only.
-    pub postponed: bool,
-    /// CPU and share of each window in turn, ns; unused ones have no share.
-    pub legs: [(u32, u64); ffi::OB_MAX_LEGS as usize],
 }
 
 /// Index of a task that runs nowhere or of nobody.
@@ -114,22 +104,16 @@ impl Core {
             budget: r.budget,
             period: r.period,
             deadline: r.deadline,
-            cpus: r.cpus,
             account: ffi::OB_NO_ACCOUNT,
-            domain: r.domain,
             kind: r.kind,
             order: r.order,
             marks: r.marks.into(),
+            cpus: r.cpus,
+            domain: r.domain,
             ..Default::default()
         };
-        if let Some(split) = &r.split {
-            terms.window = split.window;
-            terms.postponed = split.postponed.into();
-            let legs = split.legs.iter().take_while(|(_, share)| *share > 0);
-            for (leg, (cpu, share)) in terms.plan.iter_mut().zip(legs) {
-                *leg = ffi::ob_leg { cpus: 1 << cpu, budget: *share, domain: (*cpu).into() };
-                terms.legs += 1;
-            }
+        if let Some(Split { window, postponed, shares }) = &r.split {
+            terms = onbeat_core::split(terms, *window, *postponed, shares);
         }
         let (ob, task, sv) = (self.ob(), self.task(i), &raw mut self.servers[i]);
         // SAFETY: a server of ours that no task uses yet, a task that sleeps.

@@ -11,7 +11,7 @@ use onbeat_model::taskset::Overheads;
 use crate::core::{Core, NOBODY};
 
 /// Time slice of best-effort work, ns: the kernel shell's.
-const SLICE: u64 = 4_000_000;
+const SLICE: u64 = ffi::OB_SLICE as u64;
 
 /// How much a simulation records.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -8,8 +8,9 @@ mod core;
 mod engine;
 mod plan;
 
-pub use crate::core::{Core, NICE_0, NOBODY, Reservation, Split};
+pub use crate::core::{Core, NICE_0, NOBODY, Reservation};
 pub use engine::{Detail, Engine, Load};
 pub use plan::{
-    FirstMiss, SHARE_LAG, SHARE_QUANTUM, SimError, first_miss, simulate, simulate_with,
+    FirstMiss, SHARE_LAG, SHARE_QUANTUM, SimError, first_miss, reservations, simulate,
+    simulate_with,
 };

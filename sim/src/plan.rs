@@ -1,28 +1,23 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! From a task-set file to a simulation: tasks, reservations, their CPUs.
 
-use onbeat_analysis::partition::Packing;
-use onbeat_analysis::semi::{Planner, SHARE_LEAST};
-use onbeat_analysis::sporadic::Sporadic;
+use onbeat_analysis::machine::Machine;
+use onbeat_analysis::plan::{Demand, Plan};
+use onbeat_analysis::semi::SHARE_LEAST;
 use onbeat_core::ffi;
-use onbeat_model::policy::{CorePolicy, Order, Server, Splits};
+use onbeat_model::policy::{CorePolicy, Server};
 use onbeat_model::run::{Class, Platform, Run, TaskInfo, World};
-use onbeat_model::taskset::TaskSet;
-use onbeat_model::units::Fraction;
+use onbeat_model::taskset::{GRACE, TaskCopy, TaskSet};
 use onbeat_model::workgen::execution_times;
 use thiserror::Error;
 
-use crate::core::{Core, NICE_0, Reservation, Split};
+use crate::core::{Core, NICE_0, Reservation};
 use crate::engine::{Detail, Engine, Load};
 
 /// How much of the best-effort share is served at a time, ns; the service uses the same.
-pub const SHARE_QUANTUM: u64 = 1_000_000;
-/// How far best-effort work can be behind its share on a CPU, ns: two quanta (one owed, one growing) and what the core
-/// lets it have in advance (`OB_SHARE_AHEAD`).
-pub const SHARE_LAG: u64 = 2 * SHARE_QUANTUM + ffi::OB_SHARE_AHEAD as u64;
-
-/// How long after the last release unfinished jobs are waited for, ns.
-const GRACE: u64 = 1_000_000_000;
+pub const SHARE_QUANTUM: u64 = ffi::OB_SHARE_QUANTUM as u64;
+/// How far best-effort work can be behind its share on a CPU, ns.
+pub const SHARE_LAG: u64 = ffi::OB_SHARE_LAG as u64;
 
 /// Why a task set cannot be simulated.
 #[derive(Debug, Error)]
@@ -55,61 +50,6 @@ fn kind(server: Server) -> u32 {
         .iter()
         .position(|name| *name == server.name())
         .expect("a test of this room compares the tables") as u32
-}
-
-/// Where reservations go, as the service has it: what does not fit is served all the same.
-struct Placing {
-    order: Order,
-    cpus: u32,
-    domains: u32,
-    /// Where there is a queue for several CPUs: the part of each queue's CPUs that is taken.
-    used: Vec<u128>,
-    planner: Planner,
-}
-
-impl Placing {
-    fn new(set: &TaskSet, order: Order, domains: u32, least: u64) -> Self {
-        let offer = Fraction::from_integer(1) - set.best_effort_share;
-        let fit = match order.splits {
-            Splits::Early => Packing::First,
-            Splits::Never | Splits::Postponed => Packing::Worst,
-        };
-        let planner = Planner::new(&vec![offer; set.cpus as usize], fit, least);
-        Self { order, cpus: set.cpus, domains, used: vec![0; domains as usize], planner }
-    }
-
-    /// The domain of a reservation that may use these CPUs, and how it is split.
-    fn place(&mut self, name: u64, task: &Sporadic, affinity: u64) -> (u32, Option<Split>) {
-        if !self.order.splits() {
-            return (self.least_loaded(task, affinity), None);
-        }
-        let may = |cpu: usize| affinity >> cpu & 1 == 1;
-        let Some(shares) = self.planner.place(name, task, may) else {
-            return (self.planner.force(name, task, may).unwrap_or(0) as u32, None);
-        };
-        let mut legs = [(0, 0); ffi::OB_MAX_LEGS as usize];
-        for (leg, share) in legs.iter_mut().zip(&shares) {
-            *leg = (share.cpu as u32, share.wcet);
-        }
-        let postponed = self.order.splits == Splits::Postponed;
-        let split = Split { window: shares[0].window, postponed, legs };
-        (legs[0].0, (shares.len() > 1).then_some(split))
-    }
-
-    /// Worst fit: the least loaded domain takes the next reservation.
-    fn least_loaded(&mut self, task: &Sporadic, affinity: u64) -> u32 {
-        let cpus_of = |d: u32| {
-            (0..self.cpus)
-                .filter(|cpu| cpu * self.domains / self.cpus == d)
-                .fold(0, |m, c| m | 1u64 << c)
-        };
-        let domain = (0..self.domains)
-            .filter(|d| cpus_of(*d) & affinity != 0)
-            .min_by_key(|d| self.used[*d as usize])
-            .unwrap_or(0);
-        self.used[domain as usize] += (u128::from(task.wcet) << 40) / u128::from(task.period);
-        domain
-    }
 }
 
 /// As [`simulate`], with a choice of what is recorded.
@@ -173,6 +113,42 @@ pub type FirstMiss = Option<(usize, usize)>;
 /// Simulated ns after which [`first_miss`] asks whether to go on: some ten milliseconds of work.
 const BETWEEN_QUESTIONS: u64 = 100_000_000_000;
 
+/// The reservations of the set's tasks, in the order of [`TaskSet::copies`], as `policy` serves them in [`simulate`].
+/// They go where the service puts them; what does not fit, and the service would refuse, is served all the same.
+pub fn reservations(set: &TaskSet, policy: &CorePolicy) -> Vec<Option<Reservation>> {
+    planned(set, policy, SHARE_LEAST)
+}
+
+/// The same, with shares of split tasks of at least `share_least` ns.
+fn planned(set: &TaskSet, policy: &CorePolicy, share_least: u64) -> Vec<Option<Reservation>> {
+    let share = set.best_effort_share;
+    let machine = Machine::under(policy.order, set.cpus, set.clusters, share);
+    let mut plan = Plan::with_shares(machine, share_least);
+    let one = |(id, copy): (u32, TaskCopy<'_>)| {
+        let spec = copy.spec;
+        let demand = Demand {
+            name: copy.name(),
+            budget: spec.budget?,
+            period: spec.period,
+            deadline: spec.deadline.min(spec.period),
+            cpus: spec.affinity.clone(),
+        };
+        let (at, _) = plan.place(id, &demand);
+        Some(Reservation {
+            budget: demand.budget,
+            period: demand.period,
+            deadline: demand.deadline,
+            cpus: at.cpus,
+            domain: at.domain,
+            kind: kind(policy.server),
+            order: policy.order.number(),
+            marks: spec.marks,
+            split: at.split,
+        })
+    };
+    (0..).zip(set.copies()).map(one).collect()
+}
+
 /// The set's tasks on a core of their own, and what they are called. Shares of split tasks are at least `share_least`
 /// ns.
 fn engine(
@@ -197,35 +173,19 @@ fn engine(
 
     let mut infos = Vec::new();
     let mut loads = Vec::new();
-    let mut placing = Placing::new(set, policy.order, domains, share_least);
+    let reservations = planned(set, policy, share_least);
     let users = set.limited_users();
     let rate = set
         .max_share
         .map(|share| (share * (u64::from(set.cpus) << ffi::OB_SHARE_BITS)).to_integer().max(1));
-    for (i, c) in copies.iter().enumerate() {
+    for (i, (c, reservation)) in copies.iter().zip(&reservations).enumerate() {
         let spec = c.spec;
         let times = execution_times(set, c).ok_or_else(|| SimError::RealProgram(c.name()))?;
         let affinity =
             spec.affinity.as_ref().map_or(all, |l| l.iter().fold(0, |m, cpu| m | 1u64 << cpu));
         core.init_task(i, affinity, NICE_0);
-        if let Some(budget) = spec.budget {
-            let deadline = spec.deadline.min(spec.period);
-            let task = Sporadic::served(budget, spec.period, deadline);
-            let (domain, split) = placing.place(i as u64, &task, affinity);
-            core.reserve(
-                i,
-                &Reservation {
-                    budget,
-                    period: spec.period,
-                    deadline,
-                    cpus: affinity,
-                    domain,
-                    kind: kind(policy.server),
-                    order: policy.order.number(),
-                    marks: spec.marks,
-                    split,
-                },
-            );
+        if let Some(reservation) = reservation {
+            core.reserve(i, reservation);
             if let Some(rate) = rate {
                 let of = users.iter().position(|user| *user == spec.user.as_deref());
                 core.account(i, of.map_or(0, |of| of as u32 + 1), of.map_or(0, |_| rate));

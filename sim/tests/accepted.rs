@@ -3,13 +3,14 @@
 //! synchronous release and from sporadic ones; what an exact test rejects does miss; no response and no tardiness
 //! exceeds its bound.
 
+use onbeat_analysis::plan::Split;
 use onbeat_analysis::registry::{Answer, TESTS, Test, as_played};
 use onbeat_analysis::semi::Share;
 use onbeat_analysis::sporadic::{Sporadic, Verdict};
 use onbeat_core::ffi;
 use onbeat_model::event::EventKind;
 use onbeat_model::taskset::Overheads;
-use onbeat_sim::{Core, Detail, Engine, Load, Reservation, Split};
+use onbeat_sim::{Core, Detail, Engine, Load, Reservation};
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{RngCore, SeedableRng};
 
@@ -82,12 +83,9 @@ struct World<'a> {
 
 impl World<'_> {
     fn split(&self, shares: &[Share]) -> Option<Split> {
-        let mut legs = [(0, 0); ffi::OB_MAX_LEGS as usize];
-        for (leg, share) in legs.iter_mut().zip(shares) {
-            *leg = (share.cpu as u32, share.wcet);
-        }
-        let window = shares[0].window;
-        (shares.len() > 1).then_some(Split { window, postponed: self.postponed, legs })
+        let (window, postponed) = (shares[0].window, self.postponed);
+        let parts = shares.iter().map(|share| (share.cpu as u32, share.wcet)).collect();
+        (shares.len() > 1).then_some(Split { window, postponed, shares: parts })
     }
 
     /// Longest response of each task; jobs need all of their execution time, or where `early` says so as little as

@@ -4,14 +4,13 @@
 
 mod common;
 
-use common::{ANYTHING, Case, Kind, QUANTUM, Task, play, policies, policy, systems};
+use common::{ANYTHING, Case, Kind, Task, play, policies, policy, systems};
 use onbeat_model::event::EventKind;
 use onbeat_model::policy::{Order, Server};
+use onbeat_sim::SHARE_LAG;
 use proptest::prelude::*;
 
 const MS: u64 = 1_000_000;
-/// What best effort may be paid in advance, ns: `OB_SHARE_AHEAD`.
-const AHEAD: i64 = 3_000_000;
 
 /// Full CPUs of reservations only, which keep to their budgets.
 const EXACT: Kind = Kind {
@@ -125,7 +124,7 @@ proptest! {
                             debt = from;
                             let lack = (low + debt) / 1000;
                             prop_assert!(
-                                lack <= 2 * QUANTUM as i64 + AHEAD + events,
+                                lack <= SHARE_LAG as i64 + events,
                                 "{}: CPU {} lacks {} ns at {}", policy.name, cpu, lack, event.time
                             );
                             since = Some(event.time);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Programs that mark their jobs: what a mark begins, and what it does not.
 
+use onbeat_analysis::plan::Split;
 use onbeat_core::ffi;
 use onbeat_model::event::EventKind;
 use onbeat_model::taskset::Overheads;
@@ -100,8 +101,7 @@ fn what_a_program_does_while_it_starts_up_gives_its_first_job_no_deadline() {
 fn split() -> Core {
     let mut core = Core::new(2, 2, 0, 0, 1, 0);
     core.init_task(0, 0b11, onbeat_sim::NICE_0);
-    let mut legs = [(0, 0); ffi::OB_MAX_LEGS as usize];
-    legs[..2].copy_from_slice(&[(0, 5 * MS), (1, 5 * MS)]);
+    let shares = vec![(0, 5 * MS), (1, 5 * MS)];
     core.reserve(
         0,
         &Reservation {
@@ -113,7 +113,7 @@ fn split() -> Core {
             kind: ffi::OB_KIND_CBS,
             order: ffi::OB_ORDER_EDF,
             marks: true,
-            split: Some(onbeat_sim::Split { window: 10 * MS, postponed: false, legs }),
+            split: Some(Split { window: 10 * MS, postponed: false, shares }),
         },
     );
     core

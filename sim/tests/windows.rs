@@ -2,10 +2,11 @@
 //! Split reservations (EDF-WM, EDF-WMR) in cases small enough to follow by hand. That accepted sets are in time is
 //! tried in accepted.rs.
 
+use onbeat_analysis::plan::Split;
 use onbeat_core::ffi;
 use onbeat_model::event::{Event, EventKind};
 use onbeat_model::taskset::Overheads;
-use onbeat_sim::{Core, Detail, Engine, Load, Reservation, Split};
+use onbeat_sim::{Core, Detail, Engine, Load, Reservation};
 
 const MS: u64 = 1_000_000;
 /// Period of all, ns.
@@ -30,8 +31,7 @@ fn play_with(
     let mut loads = Vec::new();
     for (i, times) in times.into_iter().enumerate() {
         core.init_task(i, 3, onbeat_sim::NICE_0);
-        let mut legs = [(0, 0); ffi::OB_MAX_LEGS as usize];
-        (legs[0], legs[1]) = ((0, 10 * MS), (1, 10 * MS));
+        let shares = vec![(0, 10 * MS), (1, 10 * MS)];
         let reservation = Reservation {
             budget: if i == 0 { first * MS } else { 20 * MS },
             period: PERIOD,
@@ -41,7 +41,7 @@ fn play_with(
             kind,
             order: ffi::OB_ORDER_EDF,
             marks: false,
-            split: (i == 2).then_some(Split { window: 15 * MS, postponed, legs }),
+            split: (i == 2).then_some(Split { window: 15 * MS, postponed, shares }),
         };
         core.reserve(i, &reservation);
         loads.push(Load::Jobs {

@@ -1,14 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! The jobs of a task set as the limit sees them: when they come, what they need, what their reservation owes.
 
-use onbeat_model::taskset::{TaskCopy, TaskSet};
-use onbeat_model::units::SEC;
+use onbeat_model::taskset::{GRACE, TaskCopy, TaskSet};
 use onbeat_model::workgen::execution_times;
 
 use super::LimitError;
-
-/// A run ends at most so long after the last release, ns: later deadlines are not counted.
-const GRACE: u64 = SEC;
 
 /// One job. Work is counted from the task's first job on, since jobs of a task are served in order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -4,8 +4,9 @@
 use std::fmt::Write;
 
 use anyhow::{Result, bail};
-use onbeat_analysis::admission::{Admission, Demand, Placement};
-use onbeat_kernel::machine::format_cpus;
+use onbeat_analysis::admission::Admission;
+use onbeat_analysis::plan::{Demand, Place};
+use onbeat_kernel::machine::{cpus_of, format_cpus};
 use onbeat_kernel::settings::Settings;
 use onbeat_kernel::system::Above;
 use onbeat_model::policy::{Policy, Server};
@@ -19,7 +20,7 @@ pub struct Admitted {
     /// Whether there are jobs whose end nobody sees if the next follows at once.
     blind: bool,
     share: Fraction,
-    tasks: Vec<(String, Result<Placement, String>)>,
+    tasks: Vec<(String, Result<Place, String>)>,
 }
 
 /// Asks for all tasks of `set`, one after the other, under `policy`.
@@ -51,7 +52,7 @@ pub fn admit(set: &TaskSet, policy: &str) -> Result<Admitted> {
             deadline: copy.spec.deadline.min(copy.spec.period),
             cpus: copy.spec.affinity.clone(),
         };
-        let answer = admission.admit(id as u32, demand).map_err(|refusal| refusal.to_string());
+        let answer = admission.admit(id as u32, &demand).map_err(|refusal| refusal.to_string());
         tasks.push((copy.name(), answer));
     }
     let blind = server == Server::None && set.tasks.iter().any(|task| !task.marks);
@@ -67,7 +68,7 @@ impl Admitted {
         let width = tasks.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
         for (name, answer) in tasks {
             let said = match answer {
-                Ok(Placement { split: Some(split), .. }) => {
+                Ok(Place { split: Some(split), .. }) => {
                     let window = format_duration(split.window);
                     let share = |(cpu, budget): &(u32, u64)| {
                         format!("CPU {cpu}: {}", format_duration(*budget))
@@ -75,7 +76,7 @@ impl Admitted {
                     let shares: Vec<String> = split.shares.iter().map(share).collect();
                     format!("{}, one after the other in windows of {window}", shares.join(", "))
                 }
-                Ok(placement) => match &placement.cpus[..] {
+                Ok(place) => match &cpus_of(place.cpus)[..] {
                     [cpu] => format!("CPU {cpu}"),
                     cpus => format!("CPUs {}", format_cpus(cpus)),
                 },
@@ -95,8 +96,9 @@ impl Admitted {
 
     /// For machines.
     pub fn object(&self) -> Value {
-        let one = |(name, answer): &(String, Result<Placement, String>)| match answer {
-            Ok(Placement { cpus, split, .. }) => {
+        let one = |(name, answer): &(String, Result<Place, String>)| match answer {
+            Ok(place @ Place { split, .. }) => {
+                let cpus = cpus_of(place.all_cpus());
                 let share = |(cpu, budget): &(u32, u64)| json!({"cpu": cpu, "budget_ns": budget});
                 let shares = split.as_ref().map(|s| s.shares.iter().map(share).collect::<Value>());
                 let window = split.as_ref().map(|s| s.window);

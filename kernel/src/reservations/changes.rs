@@ -3,13 +3,12 @@
 
 use std::time::{Duration, Instant};
 
-use onbeat_analysis::admission::{Admission, Demand};
+use onbeat_analysis::admission::Admission;
 use onbeat_model::units::format_duration;
 
 use super::{Book, Held, State};
 use crate::engine::Engine;
-use crate::machine::{cpus_of, format_cpus, mask_of};
-use crate::scheduler::Place;
+use crate::machine::{cpus_of, format_cpus};
 use crate::system::{Above, System};
 
 impl<E: Engine, S: System> Book<E, S> {
@@ -50,15 +49,8 @@ impl<E: Engine, S: System> Book<E, S> {
         }
     }
 
-    /// CPUs of the domain `d`, as the core splits them.
-    pub(super) fn domain_cpus(&self, d: usize) -> u64 {
-        let (n, k) = (u64::from(self.settings.cpus), u64::from(self.settings.domains()));
-        (0..n).filter(|c| (c * k / n) as usize == d).fold(0, |mask, c| mask | 1 << c)
-    }
-
-    /// What can be reserved has changed: who still fits? The older goes before the younger; each
-    /// stays in its domain if it can. With `all`, the core is told of those that stay, too: their
-    /// threads may find other CPUs on line.
+    /// What can be reserved has changed: who still fits, and where? The older goes before the younger. With `all`, the
+    /// core is told of those that stay, too: their threads may find other CPUs on line.
     fn rebook(&mut self, all: bool) {
         let rate = self.rate();
         let mut admission = Admission::new(self.settings.machine(self.online, &self.above));
@@ -67,13 +59,7 @@ impl<E: Engine, S: System> Book<E, S> {
         live.sort_unstable();
         for (_, id) in live {
             let held = &self.held[&id];
-            let here = Demand { cpus: Some(held.cpus()), ..held.demand.clone() };
-            let fits =
-                admission.admit(id, here).or_else(|_| admission.admit(id, held.demand.clone()));
-            let place = match &fits {
-                Ok(to) => self.settings.place(to),
-                Err(_) => self.refuge(held),
-            };
+            let (place, fits) = admission.keep(id, &held.demand, &held.place);
             if (all || place != held.place)
                 && let Err(e) = self.engine.place(id, &place, rate)
             {
@@ -81,26 +67,11 @@ impl<E: Engine, S: System> Book<E, S> {
             }
             let held = self.held.get_mut(&id).expect("just read");
             held.place = place;
-            if let Some(what) = Self::mark(held, fits.is_ok()) {
+            if let Some(what) = Self::mark(held, fits) {
                 self.note(None, what);
             }
         }
         self.admission = admission;
-    }
-
-    /// Where a reservation that fits nowhere is served as well as can be: where it is, or in the
-    /// first domain that has one of its CPUs on line.
-    fn refuge(&self, held: &Held) -> Place {
-        let Place { domain, cpus, .. } = held.place;
-        let whole = |domain, cpus| Place { domain, cpus, split: None, postponed: false };
-        if cpus & self.online != 0 {
-            return whole(domain, cpus);
-        }
-        let allowed = held.demand.cpus.as_deref().map_or(u64::MAX, mask_of);
-        (0..self.settings.domains())
-            .map(|d| whole(d, self.domain_cpus(d as usize) & allowed))
-            .find(|place| place.cpus & self.online != 0)
-            .unwrap_or_else(|| held.place.clone())
     }
 
     fn mark(held: &mut Held, guaranteed: bool) -> Option<String> {

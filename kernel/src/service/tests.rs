@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader};
 
+use onbeat_analysis::plan::Place;
 use onbeat_core::ffi::ob_server;
 use onbeat_model::policy::{Order, Server};
 use onbeat_model::protocol::{Reserve, read_message, write_message};
@@ -11,7 +12,7 @@ use onbeat_model::units::Fraction;
 use proptest::prelude::*;
 
 use super::*;
-use crate::scheduler::{Place, Reservation};
+use crate::scheduler::Reservation;
 use crate::settings::Settings;
 use crate::system::Proc;
 

@@ -9,7 +9,7 @@ use crate::run::{Run, TaskInfo, World};
 
 /// What must be left of the window's budget at the end of an owed job where a kernel enforces budgets, ns: they hold to
 /// within that (docs/run.md).
-const GRAIN: u64 = 50_000;
+const GRAIN: u64 = crate::numbers::OWED_GRAIN;
 
 /// What a task would get from a CPU of its own that gives it exactly its budget in each period: the pair of deadline
 /// and budget of a constant bandwidth server. Times in ns.

@@ -18,14 +18,14 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use crate::policy::Policy;
-use crate::units::{Fraction, HOUR, MS, US};
+use crate::units::{Fraction, HOUR, MS, SEC, US};
 
 /// What a file may ask for at most, and why there is a limit at all: a mistake should be named, not simulated.
 pub mod limits {
     use super::{HOUR, MS, US};
 
     /// CPUs of one machine; the lab's and the core's limit.
-    pub const CPUS: u64 = 64;
+    pub const CPUS: u64 = crate::numbers::CPUS as u64;
     /// Tasks over all entries, and best-effort processes.
     pub const TASKS: u64 = 1000;
     /// Shortest period, ns: 1 µs.
@@ -41,10 +41,13 @@ pub mod limits {
     /// Bytes of a trace file.
     pub const TRACE_BYTES: u64 = 64 << 20;
     /// Users that a set limits: the core has one account for each, and one for root.
-    pub const USERS: usize = 63;
+    pub const USERS: usize = crate::numbers::ACCOUNTS - 1;
     /// Characters of a name.
     pub const NAME: usize = 64;
 }
+
+/// How long after a set's duration late jobs are still waited for, ns.
+pub const GRACE: u64 = SEC;
 
 /// The user whom no `max_share` limits.
 pub const ROOT: &str = "root";

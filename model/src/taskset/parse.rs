@@ -8,7 +8,7 @@ use toml::de::DeTable;
 
 use super::table::{self, At, Fault, Table, fault};
 use super::{BestEffort, Kernel, LoadError, Overheads, TaskEntry, TaskSet, limits, work};
-use crate::policy::Policy;
+use crate::policy::{DEFAULT_SHARE, Policy};
 use crate::units::{Fraction, clip, format_duration, format_percent};
 
 const TOP: [&str; 13] = [
@@ -104,7 +104,7 @@ fn top(folder: &Path, document: &DeTable<'_>, stem: &str) -> Result<TaskSet, Fau
             return fault(share.at, reason, "choose at most 90%, for example \"5%\"");
         }
         Some(share) => share.value,
-        None => Ratio::new(1, 20),
+        None => DEFAULT_SHARE,
     };
     let set = TaskSet {
         name,

@@ -12,15 +12,12 @@ use std::fmt;
 use onbeat_model::event::{Event, EventKind};
 use onbeat_model::policy::{CORE, CorePolicy, Order};
 use onbeat_model::taskset::Overheads;
-use onbeat_sim::{Core, Detail, Engine, Load, Reservation};
+use onbeat_sim::{Core, Detail, Engine, Load, Reservation, SHARE_QUANTUM};
 use proptest::collection::vec;
 use proptest::prelude::*;
 
 /// Times of the random systems are multiples of this, ns.
 pub const STEP: u64 = 100_000;
-/// Served at a time of the best-effort share, ns.
-pub const QUANTUM: u64 = 1_000_000;
-
 /// A periodic task; times in ns.
 #[derive(Clone)]
 pub struct Task {
@@ -109,7 +106,7 @@ pub fn domain_of(order: Order, cpus: u32, cpu: u32) -> u32 {
 pub fn play(case: &Case, policy: &CorePolicy) -> Played {
     let room = case.tasks.len() + case.best_effort;
     let queues = domains(policy.order, case.cpus);
-    let mut core = Core::new(case.cpus, queues, case.permille, QUANTUM, room, 1 << 14);
+    let mut core = Core::new(case.cpus, queues, case.permille, SHARE_QUANTUM, room, 1 << 14);
     let all = u64::MAX >> (64 - case.cpus);
     let kind = onbeat_core::server_policies().iter().position(|n| *n == policy.server.name());
     let mut loads = Vec::new();

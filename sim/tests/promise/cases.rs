@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! The smallest cases that were found of reservations that harm others.
 
-use onbeat_analysis::admission::{Admission, Demand, Domains, Fit, Machine};
-use onbeat_core::ffi;
+use onbeat_analysis::machine::Machine;
+use onbeat_analysis::plan::{Demand, Plan, Split};
 use onbeat_model::event::EventKind;
 use onbeat_model::policy::{Order, Server};
 use onbeat_model::units::Fraction;
-use onbeat_sim::{Detail, Load, Split};
+use onbeat_sim::{Detail, Load};
 
 use crate::sets::{Set, Task};
 use crate::{MS, US, events, named, sets, worst};
@@ -53,8 +53,7 @@ fn a_reservation_of_which_one_thread_runs_and_another_waits_is_not_without_laxit
 
 #[test]
 fn an_overrun_in_parts_harms_nobody_on_the_cpus_of_its_windows() {
-    let mut legs = [(0, 0); ffi::OB_MAX_LEGS as usize];
-    (legs[0], legs[1]) = ((0, 28_904 * US), (1, 3_347 * US));
+    let shares = vec![(0, 28_904 * US), (1, 3_347 * US)];
     let over = 38_702 * US;
     let mut split = task(
         32_251 * US,
@@ -62,7 +61,7 @@ fn an_overrun_in_parts_harms_nobody_on_the_cpus_of_its_windows() {
         false,
         vec![jobs(12 * MS, 80_128 * US, &[6_678 * US, 27_304 * US], &[over, over])],
     );
-    split.split = Some(Split { window: 40_064 * US, postponed: false, legs });
+    split.split = Some(Split { window: 40_064 * US, postponed: false, shares });
     let steady = jobs(17_600 * US, 7_687 * US, &[], &[1_329 * US; 18]);
     let whole = task(1_330 * US, 7_687 * US, true, vec![steady]);
     let late = worst(&set(2, 0, vec![whole, split]), named("edf-wm+cbs-hard"));
@@ -166,13 +165,12 @@ fn of_those_without_laxity_the_earliest_deadline_is_first() {
 
 /// Reservations of these budgets and periods, which admission takes, and jobs that need just that.
 fn admitted(cpus: u32, asked: &[(u64, u64)]) -> Set {
-    let all: Vec<u32> = (0..cpus).collect();
-    let machine = Machine::new(&all, Fraction::new(1, 20), Domains::Global, Fit::Worst);
-    let mut book = Admission::new(machine);
+    let machine = Machine::under(Order::GLOBAL_EDF, cpus, 1, Fraction::new(1, 20));
+    let mut plan = Plan::new(machine);
     let mut tasks = Vec::new();
     for (id, &(budget, period)) in (0..).zip(asked) {
         let demand = Demand { name: String::new(), budget, period, deadline: period, cpus: None };
-        assert!(book.admit(id, demand).is_ok());
+        assert!(plan.fit(id, &demand).is_some());
         tasks.push(task(budget, period, true, vec![jobs(0, period, &[], &[budget; 8])]));
     }
     set(cpus, 0, tasks)

@@ -68,7 +68,7 @@ fn events(set: &Set, policy: &CorePolicy, detail: Detail) -> (Vec<Event>, u64) {
             kind: kind(if fcbs { "fcbs" } else { policy.server.name() }),
             order: policy.order.number(),
             marks: task.marks,
-            split: task.split,
+            split: task.split.clone(),
         };
         core.reserve(i, &reservation);
         let user = set.users[*of];

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Random admitted sets: tasks that keep to their budgets beside hostile ones.
 
-use onbeat_analysis::admission::{Admission, Demand, Domains, Fit, Machine};
+use onbeat_analysis::machine::Machine;
+use onbeat_analysis::plan::{Demand, Plan, Split};
 use onbeat_core::ffi;
+use onbeat_model::policy::Order;
 use onbeat_model::units::Fraction;
-use onbeat_sim::{Load, Split};
+use onbeat_sim::Load;
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{RngCore, SeedableRng};
 
@@ -115,9 +117,8 @@ pub fn split(seed: u64, worst_fit: bool, overruns: bool) -> Set {
     let mut random = Random::of(seed);
     let cpus = random.between(2, 4) as u32;
     let share = Fraction::new(SHARE, 1000);
-    let fit = if worst_fit { Fit::Worst } else { Fit::First };
-    let list: Vec<u32> = (0..cpus).collect();
-    let mut book = Admission::new(Machine::new(&list, share, Domains::Split, fit));
+    let order = if worst_fit { Order::EDF_WMR } else { Order::EDF_WM };
+    let mut plan = Plan::new(Machine::under(order, cpus, 1, share));
     let mut tasks = Vec::new();
     for id in 0..random.between(u64::from(cpus) + 1, 3 * u64::from(cpus)) {
         let (part, period) = (random.between(150, 850), random.period());
@@ -126,17 +127,13 @@ pub fn split(seed: u64, worst_fit: bool, overruns: bool) -> Set {
         for _ in 0..3 {
             let name = String::new();
             let demand = Demand { name, budget, period, deadline: period, cpus: None };
-            let Ok(placed) = book.admit(id as u32, demand) else {
+            let Some(place) = plan.fit(id as u32, &demand) else {
                 budget = (budget / 2).max(1);
                 continue;
             };
-            let honest = random.one_in(2) || (!overruns && placed.split.is_some());
-            let mut task = task(&mut random, placed.domain as u32, budget, period, honest);
-            task.split = placed.split.map(|split| {
-                let mut legs = [(0, 0); ffi::OB_MAX_LEGS as usize];
-                legs.iter_mut().zip(split.shares).for_each(|(leg, share)| *leg = share);
-                Split { window: split.window, postponed: worst_fit, legs }
-            });
+            let honest = random.one_in(2) || (!overruns && place.split.is_some());
+            let mut task = task(&mut random, place.domain, budget, period, honest);
+            task.split = place.split;
             tasks.push(task);
             break;
         }

@@ -20,7 +20,7 @@ use onbeat_client::{Params, Service};
 use onbeat_model::policy::{Baseline, Policy};
 use onbeat_model::protocol::DEADLINE_REFUSES;
 use onbeat_model::run::{Class, Run, World};
-use onbeat_model::taskset::{TaskSet, Work};
+use onbeat_model::taskset::{GRACE, TaskSet, Work};
 use onbeat_model::units::Fraction;
 use scheduler::Scheduler;
 use signals::{Signals, Waited};
@@ -31,8 +31,6 @@ use std::time::Duration;
 const AHEAD: u64 = 100_000_000;
 /// The same, at most.
 const AHEAD_MOST: u64 = 5_000_000_000;
-/// How long after the set's duration late jobs may still complete, ns.
-const GRACE: u64 = 1_000_000_000;
 /// How often the runner then looks whether all are complete.
 const STEP: Duration = Duration::from_millis(5);
 /// Priority of tasks under the policy `fifo`: any, as it is the same for all.

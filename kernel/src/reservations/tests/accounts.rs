@@ -2,6 +2,8 @@
 //! Users and their accounts with the scheduler.
 
 use super::super::accounts::USERS;
+use onbeat_core::ffi::OB_SHARE_BITS;
+
 use super::*;
 
 fn limit(fake: &Fake, id: u32) -> (u32, u64) {
@@ -10,7 +12,7 @@ fn limit(fake: &Fake, id: u32) -> (u32, u64) {
 }
 
 /// CPUs in the core's units.
-const CPU: u64 = 1 << 20;
+const CPU: u64 = 1 << OB_SHARE_BITS;
 
 #[test]
 fn all_of_a_user_s_reservations_count_on_one_account_and_root_s_on_none_that_is_limited() {

@@ -1,0 +1,378 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Where each reservation goes: to a domain and its CPUs, or in parts to several CPUs. Simulator and service both ask
+//! here, and so serve the same reservations in the same places.
+//!
+//! What fits (`admission` says what that is) is placed as if nothing else were there. What does not fit is served
+//! beside it, where most is left, and takes nobody's place.
+
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+
+use onbeat_model::units::Fraction;
+
+use crate::amount::{self, Amount};
+use crate::flow::Flow;
+use crate::machine::{Domains, Fit, Machine};
+use crate::partition::Packing;
+use crate::semi::{Planner, SHARE_LEAST, Share};
+use crate::sporadic::Sporadic;
+
+/// What a reservation asks for; times in ns, budget and period at least 1.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Demand {
+    /// For refusals that name it as a holder.
+    pub name: String,
+    /// CPU time per period.
+    pub budget: u64,
+    /// Period.
+    pub period: u64,
+    /// Relative deadline.
+    pub deadline: u64,
+    /// CPUs it may use, below 64; `None` = all.
+    pub cpus: Option<Vec<u32>>,
+}
+
+impl Demand {
+    /// As the tests of each CPU see it.
+    fn sporadic(&self) -> Sporadic {
+        Sporadic::served(self.budget, self.period, self.deadline)
+    }
+
+    /// Over what its budget counts: min(D, P), at least 1 ns.
+    pub fn over(&self) -> u64 {
+        self.period.min(self.deadline).max(1)
+    }
+
+    /// Q / min(D, P), rounded down.
+    pub fn load(&self) -> Amount {
+        amount::floor(self.budget, self.over())
+    }
+
+    /// Q / min(D, P).
+    pub fn density(&self) -> Fraction {
+        Fraction::new(self.budget, self.over())
+    }
+
+    /// CPUs it may use.
+    fn mask(&self) -> u64 {
+        let Some(list) = &self.cpus else { return u64::MAX };
+        list.iter().filter(|cpu| **cpu < u64::BITS).fold(0, |mask, cpu| mask | 1 << cpu)
+    }
+}
+
+/// Where a reservation is served.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Place {
+    /// Number of the domain, in the order of the CPUs; of the first CPU, if it is split.
+    pub domain: u32,
+    /// CPUs of that domain on which it is served.
+    pub cpus: u64,
+    /// How it is split over several CPUs, if it is.
+    pub split: Option<Split>,
+}
+
+impl Place {
+    /// All CPUs on which it is served.
+    pub fn all_cpus(&self) -> u64 {
+        let shares = self.split.iter().flat_map(|split| &split.shares);
+        shares.fold(self.cpus, |mask, (cpu, _)| mask | 1 << cpu)
+    }
+}
+
+/// A reservation in parts: in the k-th window of a period it has its k-th share.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Split {
+    /// Length of each window, ns.
+    pub window: u64,
+    /// It changes CPUs at windows' ends only.
+    pub postponed: bool,
+    /// CPU and budget, ns, of each window.
+    pub shares: Vec<(u32, u64)>,
+}
+
+/// A reservation that has its place.
+#[derive(Debug, Clone)]
+pub struct Placed {
+    /// What it asked for.
+    pub demand: Demand,
+    /// What it got.
+    pub at: Place,
+    /// Whether it fits beside the others that do.
+    pub fits: bool,
+    /// Its load, for which nobody needs to divide again.
+    pub(crate) load: Amount,
+}
+
+/// A machine as plans look at it.
+#[derive(Debug, Clone)]
+struct Ground {
+    machine: Machine,
+    /// CPU indices of each domain.
+    domains: Vec<Vec<usize>>,
+    /// What each CPU offers.
+    offers: Vec<Amount>,
+}
+
+/// What is taken of each CPU by reservations that fit.
+#[derive(Debug, Clone)]
+enum Taken {
+    /// Who takes how much of which CPU, by domain.
+    Whole(Vec<Flow>),
+    /// Who has which share of which CPU, where reservations may be split.
+    Parts(Planner),
+}
+
+/// A machine and the reservations on it.
+#[derive(Debug, Clone)]
+pub struct Plan {
+    ground: Ground,
+    taken: Taken,
+    placed: BTreeMap<u32, Placed>,
+}
+
+/// Key of a demand that is only tried; reservations have their 32-bit id.
+const TRIAL: u64 = u64::MAX;
+
+impl Ground {
+    fn new(machine: Machine) -> Self {
+        let domains = machine.domains();
+        let offers = machine.cpus.iter().map(|cpu| cpu.offer()).collect();
+        Self { machine, domains, offers }
+    }
+
+    /// Whether CPUs of these indices are among those the demand may use.
+    fn may(&self, demand: &Demand) -> impl Fn(usize) -> bool {
+        let mask = demand.mask();
+        move |cpu| mask >> self.machine.cpus[cpu].id & 1 == 1
+    }
+
+    /// Indices of the CPUs of a domain that the demand may use.
+    fn allowed(&self, domain: usize, demand: &Demand) -> Vec<usize> {
+        let may = self.may(demand);
+        self.domains[domain].iter().copied().filter(|cpu| may(*cpu)).collect()
+    }
+
+    /// The most that one of these CPUs offers.
+    fn greatest(&self, cpus: &[usize]) -> Amount {
+        cpus.iter().map(|cpu| self.offers[*cpu]).max().unwrap_or_default()
+    }
+
+    /// The greatest load of this demand's affinity that a domain with these flows can take: one CPU's at most.
+    fn free(&self, domain: usize, flow: &mut Flow, demand: &Demand) -> Amount {
+        let cpus = self.allowed(domain, demand);
+        let free = flow.serve(TRIAL, &cpus, self.greatest(&cpus));
+        flow.remove(TRIAL);
+        free
+    }
+
+    fn parts(&self, shares: &[Share]) -> Place {
+        let part = |share: &Share| (self.machine.cpus[share.cpu].id, share.wcet);
+        let split = || Split {
+            window: shares[0].window,
+            postponed: self.machine.domains == Domains::Split { postponed: true },
+            shares: shares.iter().map(part).collect(),
+        };
+        Place {
+            domain: shares[0].cpu as u32,
+            cpus: 1 << part(&shares[0]).0,
+            split: (shares.len() > 1).then(split),
+        }
+    }
+}
+
+impl Taken {
+    /// Nothing yet; shares will be `least` ns at least.
+    fn none(ground: &Ground, least: u64) -> Self {
+        let Ground { machine, domains, offers } = ground;
+        let Domains::Split { .. } = machine.domains else {
+            return Taken::Whole(domains.iter().map(|_| Flow::new(offers.clone())).collect());
+        };
+        let fit = if machine.fit == Fit::Worst { Packing::Worst } else { Packing::First };
+        let offered: Vec<_> = machine.cpus.iter().map(|cpu| cpu.offered()).collect();
+        Taken::Parts(Planner::new(&offered, fit, least))
+    }
+
+    /// Takes what the demand needs, where it fits.
+    fn take(&mut self, ground: &Ground, key: u64, demand: &Demand) -> Option<Place> {
+        let flows = match self {
+            Taken::Whole(flows) => flows,
+            Taken::Parts(planner) => {
+                let shares = planner.place(key, &demand.sporadic(), ground.may(demand))?;
+                return Some(ground.parts(&shares));
+            }
+        };
+        let load = demand.load();
+        let mut best: Option<(Amount, usize)> = None;
+        for (domain, flow) in flows.iter_mut().enumerate() {
+            if best.is_some() && ground.machine.fit == Fit::First {
+                break;
+            }
+            let free = ground.free(domain, flow, demand);
+            if load <= free && best.is_none_or(|(most, _)| free > most) {
+                best = Some((free, domain));
+            }
+        }
+        let domain = best?.1;
+        let cpus = ground.allowed(domain, demand);
+        let served = flows[domain].serve(key, &cpus, load);
+        debug_assert_eq!(served, load, "what was tried fits");
+        Some(Place { domain: domain as u32, cpus: ground.machine.mask(&cpus), split: None })
+    }
+
+    /// The greatest load with this demand's affinity that fits; of one that does not fit itself.
+    fn room(&mut self, ground: &Ground, demand: &Demand) -> Amount {
+        match self {
+            Taken::Parts(planner) => {
+                let task = demand.sporadic();
+                let room = planner.room(&task, ground.may(demand)).min(demand.budget - 1);
+                amount::floor(room, task.deadline)
+            }
+            Taken::Whole(flows) => {
+                let free = |(domain, flow)| ground.free(domain, flow, demand);
+                flows.iter_mut().enumerate().map(free).max().unwrap_or_default()
+            }
+        }
+    }
+}
+
+impl Plan {
+    /// No reservations yet.
+    pub fn new(machine: Machine) -> Self {
+        Self::with_shares(machine, SHARE_LEAST)
+    }
+
+    /// No reservations yet, none of which will be split into shares shorter than `least` ns.
+    pub fn with_shares(machine: Machine, least: u64) -> Self {
+        let ground = Ground::new(machine);
+        let taken = Taken::none(&ground, least);
+        Self { ground, taken, placed: BTreeMap::new() }
+    }
+
+    /// Places the demand under `id` if it fits, without `id`'s old place if it had one; says where.
+    pub fn fit(&mut self, id: u32, demand: &Demand) -> Option<Place> {
+        self.remove(id);
+        let at = self.taken.take(&self.ground, id.into(), demand)?;
+        self.note(id, demand, &at, true);
+        Some(at)
+    }
+
+    /// Places the demand under `id` whether it fits or not; says where, and whether it does.
+    pub fn place(&mut self, id: u32, demand: &Demand) -> (Place, bool) {
+        if let Some(at) = self.fit(id, demand) {
+            return (at, true);
+        }
+        let at = self.beside(demand, None);
+        self.note(id, demand, &at, false);
+        (at, false)
+    }
+
+    /// As [`Plan::place`], of a reservation that is `at` some place now: it stays on those CPUs if it fits there, or if
+    /// it fits nowhere and one of them is on line.
+    pub fn keep(&mut self, id: u32, demand: &Demand, at: &Place) -> (Place, bool) {
+        let all = at.all_cpus();
+        let cpus = (0..u64::BITS).filter(|cpu| all >> cpu & 1 == 1).collect();
+        let here = Demand { cpus: Some(cpus), ..demand.clone() };
+        if let Some(at) = self.fit(id, &here).or_else(|| self.fit(id, demand)) {
+            return (at, true);
+        }
+        let at = self.beside(demand, Some(at));
+        self.note(id, demand, &at, false);
+        (at, false)
+    }
+
+    /// Gives a place back; who had it.
+    pub fn remove(&mut self, id: u32) -> Option<Placed> {
+        let placed = self.placed.remove(&id)?;
+        match &mut self.taken {
+            _ if !placed.fits => {}
+            Taken::Parts(planner) => planner.remove(id.into()),
+            Taken::Whole(flows) => drop(flows[placed.at.domain as usize].remove(id.into())),
+        }
+        Some(placed)
+    }
+
+    /// Where the demand would fit, if it would.
+    pub fn trial(&self, demand: &Demand) -> Option<Place> {
+        self.taken.clone().take(&self.ground, TRIAL, demand)
+    }
+
+    /// The greatest load with this demand's affinity that fits; of one that does not fit itself.
+    pub(crate) fn room(&self, demand: &Demand) -> Amount {
+        self.taken.clone().room(&self.ground, demand)
+    }
+
+    /// All that have a place, by id.
+    pub fn placed(&self) -> impl Iterator<Item = (u32, &Placed)> {
+        self.placed.iter().map(|(id, placed)| (*id, placed))
+    }
+
+    /// The one of that id.
+    pub fn get(&self, id: u32) -> Option<&Placed> {
+        self.placed.get(&id)
+    }
+
+    pub(crate) fn machine(&self) -> &Machine {
+        &self.ground.machine
+    }
+
+    /// Indices of the CPUs the demand may use.
+    pub(crate) fn allowed(&self, demand: &Demand) -> Vec<usize> {
+        (0..self.ground.offers.len()).filter(|cpu| self.ground.may(demand)(*cpu)).collect()
+    }
+
+    /// What the CPUs offer, all together.
+    pub(crate) fn offered(&self) -> Amount {
+        self.ground.offers.iter().sum()
+    }
+
+    /// The most that one of these CPUs offers.
+    pub(crate) fn greatest(&self, cpus: &[usize]) -> Amount {
+        self.ground.greatest(cpus)
+    }
+
+    fn note(&mut self, id: u32, demand: &Demand, at: &Place, fits: bool) {
+        let (demand, at, load) = (demand.clone(), at.clone(), demand.load());
+        self.placed.insert(id, Placed { demand, at, fits, load });
+    }
+
+    /// What is left of each domain when all have what they ask for, those that do not fit, too.
+    fn left(&self) -> Vec<i128> {
+        let Ground { machine, domains, offers } = &self.ground;
+        let offer = |cpus: &Vec<usize>| cpus.iter().map(|cpu| offers[*cpu] as i128).sum();
+        let mut left: Vec<i128> = domains.iter().map(offer).collect();
+        for Placed { demand, at, load, .. } in self.placed.values() {
+            let Some(split) = &at.split else {
+                left[at.domain as usize] -= *load as i128;
+                continue;
+            };
+            for (id, budget) in &split.shares {
+                // Each CPU is a domain then.
+                if let Some(cpu) = machine.cpus.iter().position(|cpu| cpu.id == *id) {
+                    left[cpu] -= amount::floor(*budget, demand.over()) as i128;
+                }
+            }
+        }
+        left
+    }
+
+    /// Where a demand that fits nowhere is served as well as can be: where it is, or in the domain with most left that
+    /// has one of its CPUs on line.
+    fn beside(&self, demand: &Demand, at: Option<&Place>) -> Place {
+        let machine = &self.ground.machine;
+        let online = machine.online();
+        let whole = |domain, cpus| Place { domain, cpus, split: None };
+        if let Some(at) = at.filter(|at| at.cpus & online != 0) {
+            return whole(at.domain, at.cpus);
+        }
+        let left = self.left();
+        (0..self.ground.domains.len())
+            .filter(|domain| machine.mask(&self.ground.allowed(*domain, demand)) & online != 0)
+            .min_by_key(|domain| Reverse(left[*domain]))
+            .map(|d| whole(d as u32, machine.mask(&self.ground.allowed(d, demand))))
+            .or_else(|| at.cloned())
+            .unwrap_or_else(|| whole(0, machine.domain_cpus(0)))
+    }
+}
+
+#[cfg(test)]
+mod tests;
