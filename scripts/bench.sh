@@ -38,7 +38,8 @@ sim() {
             sed -n 's/.*"jobs": *\([0-9]*\).*/\1/p' | head -n 1)
         # User and system time of the fastest of three; the last line of `times` is that of the children.
         for _ in 1 2 3; do
-            sh -c '"$1" sim scripts/bench/speed.toml --policy "$2" >/dev/null; times' - "$bin/onbeat" "$policy" | tail -n 1
+            sh -c '"$1" sim scripts/bench/speed.toml --policy "$2" >/dev/null; times' - "$bin/onbeat" "$policy" |
+                tail -n 1
         done | awk -v policy="$policy" -v jobs="$jobs" '
             { split($1, u, /[ms]/); split($2, s, /[ms]/); t = 60 * (u[1] + s[1]) + u[2] + s[2] }
             NR == 1 || t < least { least = t }
