@@ -143,22 +143,19 @@ impl Run {
     /// the job was released all the same and may have missed its deadline by the horizon. `tasks` must begin with the
     /// copies of `set` in its order, as in every run. Jobs of arbitrary programs are not known beforehand.
     pub fn add_missing_releases(&mut self, set: &TaskSet) {
-        let mut noted: Vec<Vec<bool>> =
-            set.copies().map(|c| vec![false; c.jobs as usize]).collect();
-        for e in self.events.iter().filter(|e| e.kind() == Some(EventKind::Release)) {
-            let job = usize::try_from(e.a).ok();
-            let jobs = noted.get_mut(e.task as usize);
-            if let Some(job) = jobs.zip(job).and_then(|(jobs, j)| jobs.get_mut(j)) {
-                *job = true;
+        let mut noted: Vec<Noted> = set.copies().map(|c| Noted::new(c.jobs)).collect();
+        for e in self.events.iter().filter(|e| e.kind == EventKind::Release as u32) {
+            if let Some(noted) = noted.get_mut(e.task as usize) {
+                noted.note(e.a);
             }
         }
-        for (i, copy) in (0..self.tasks.len() as u32).zip(set.copies()) {
+        for ((i, copy), noted) in (0..self.tasks.len() as u32).zip(set.copies()).zip(&noted) {
             if matches!(copy.spec.work, Work::Program(_)) {
                 continue;
             }
-            for job in 0..copy.jobs {
+            for job in noted.first..copy.jobs {
                 let time = copy.release(job);
-                if time <= self.horizon_ns && !noted[i as usize][job as usize] {
+                if time <= self.horizon_ns && !noted.has(job) {
                     let deadline = time + copy.spec.deadline;
                     self.events.push(Event::new(time, EventKind::Release, job, deadline).of(i));
                 }
@@ -246,6 +243,34 @@ impl Run {
         }
         let Header { world, policy, platform, tasks, origin_ns, horizon_ns, .. } = header;
         Ok(Run { world, policy, platform, tasks, events, origin_ns, horizon_ns })
+    }
+}
+
+/// Which jobs of a task were released: most note one after another.
+struct Noted {
+    /// All before this one.
+    first: u64,
+    /// Of all jobs, once they did not.
+    others: Vec<bool>,
+    jobs: u64,
+}
+
+impl Noted {
+    fn new(jobs: u64) -> Self {
+        Self { first: 0, others: Vec::new(), jobs }
+    }
+
+    fn note(&mut self, job: u64) {
+        if job == self.first && job < self.jobs {
+            self.first += 1;
+        } else if (self.first..self.jobs).contains(&job) {
+            self.others.resize(self.jobs as usize, false);
+            self.others[job as usize] = true;
+        }
+    }
+
+    fn has(&self, job: u64) -> bool {
+        job < self.first || self.others.get(job as usize).is_some_and(|noted| *noted)
     }
 }
 

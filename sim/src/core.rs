@@ -236,6 +236,11 @@ impl Core {
         self.ob.cpu[cpu as usize].timer
     }
 
+    /// All CPUs as the core sees them, those beyond the number it was made with included.
+    pub(crate) fn cpus(&self) -> &[ffi::ob_cpu] {
+        &self.ob.cpu
+    }
+
     /// When `alarm` must be called, u64::MAX: never.
     pub fn alarm_at(&self) -> u64 {
         self.ob.alarm_at
@@ -253,18 +258,15 @@ impl Core {
 
     /// Moves the traced events to `out`, with server numbers turned into tasks where none is named.
     pub fn drain(&mut self, out: &mut Vec<Event>) {
-        for e in &self.ring[..self.ob.ring_head as usize] {
-            let task = if e.task == NONE { e.server } else { e.task };
-            out.push(Event {
-                time: e.time,
-                kind: e.kind,
-                cpu: e.cpu,
-                task,
-                server: e.server,
-                a: e.a,
-                b: e.b,
-            });
-        }
+        out.extend(self.ring[..self.ob.ring_head as usize].iter().map(|e| Event {
+            time: e.time,
+            kind: e.kind,
+            cpu: e.cpu,
+            task: if e.task == NONE { e.server } else { e.task },
+            server: e.server,
+            a: e.a,
+            b: e.b,
+        }));
         // Drained as a whole, so the ring can start anew.
         self.ob.ring_head = 0;
         self.ob.ring_tail = 0;

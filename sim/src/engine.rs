@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! The event loop: releases, completions and the core's own timers in order of time.
 
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
-
 use onbeat_core::ffi;
 use onbeat_model::event::{Event, EventKind};
 use onbeat_model::taskset::Overheads;
 
 use crate::core::{Core, NOBODY};
+use crate::record::Record;
+use crate::releases::Releases;
 
 /// Time slice of best-effort work, ns: the kernel shell's.
 const SLICE: u64 = ffi::OB_SLICE as u64;
@@ -56,11 +55,22 @@ impl Load {
             Load::Endless => 0,
         }
     }
+
+    /// Absolute deadline of job `job`.
+    fn due(&self, job: usize) -> u64 {
+        match self {
+            Load::Jobs { deadline, .. } => self.release(job) + deadline,
+            Load::Endless => u64::MAX,
+        }
+    }
 }
 
 struct Task {
     load: Load,
+    /// The present or next job, when it is released, and its absolute deadline.
     job: usize,
+    release: u64,
+    due: u64,
     remaining: u64,
     executed: u64,
     cpu: u32,
@@ -78,10 +88,18 @@ struct Cpu {
     switch: u64,
     /// It was told to pick again meanwhile.
     again: bool,
-    /// When its job ends if nothing comes between.
+    /// When its job ends if nothing comes between; u64::MAX while none makes progress.
     finish: u64,
-    /// When its best-effort slice is over.
+    /// When its best-effort slice is over; u64::MAX: there is none.
     slice: u64,
+}
+
+/// When the first CPU has something to do, by what it is; u64::MAX: none has.
+struct Due {
+    switch: u64,
+    finish: u64,
+    /// The core's timer of a CPU, or the end of a slice.
+    timer: u64,
 }
 
 /// A simulation in progress.
@@ -89,10 +107,10 @@ pub struct Engine {
     core: Core,
     tasks: Vec<Task>,
     cpus: Vec<Cpu>,
-    releases: BinaryHeap<Reverse<(u64, u32)>>,
+    releases: Releases,
     overheads: Overheads,
     detail: Detail,
-    events: Vec<Event>,
+    events: Record,
     now: u64,
     /// Tasks that have jobs left.
     unfinished: usize,
@@ -119,6 +137,8 @@ impl Engine {
         let tasks: Vec<Task> = loads
             .into_iter()
             .map(|load| Task {
+                release: load.release(0),
+                due: load.due(0),
                 load,
                 job: 0,
                 remaining: 0,
@@ -129,14 +149,14 @@ impl Engine {
                 ran_before: false,
             })
             .collect();
-        let mut releases = BinaryHeap::with_capacity(tasks.len());
+        let mut releases = Releases::new(tasks.len());
         for (i, t) in tasks.iter().enumerate() {
             match &t.load {
                 Load::Jobs { times, .. } if !times.is_empty() => {
-                    releases.push(Reverse((t.load.release(0), i as u32)));
+                    releases.set(i, t.release);
                 }
                 Load::Jobs { .. } => {}
-                Load::Endless => releases.push(Reverse((0, i as u32))),
+                Load::Endless => releases.set(i, 0),
             }
         }
         let unfinished = tasks
@@ -158,7 +178,7 @@ impl Engine {
             releases,
             overheads,
             detail,
-            events: Vec::new(),
+            events: Record::default(),
             now: 0,
             unfinished,
             completed: 0,
@@ -169,36 +189,56 @@ impl Engine {
 
     /// Runs until no job is left, at least until `least`, at most until `most`. Returns when.
     pub fn run(&mut self, least: u64, most: u64) -> u64 {
-        while let Some(next) = self.next_event(most).filter(|_| self.events.len() <= EVENTS_MOST) {
-            if next > least && self.unfinished == 0 || self.stop_when_late && self.late.is_some() {
+        while self.events.len() <= EVENTS_MOST {
+            let due = self.due();
+            let cpus = due.switch.min(due.finish).min(due.timer);
+            let next = self.core.alarm_at().min(self.releases.next()).min(cpus);
+            if next >= most
+                || next.max(self.now) > least && self.unfinished == 0
+                || self.stop_when_late && self.late.is_some()
+            {
                 break;
             }
-            self.now = next;
-            self.switches();
-            self.completions();
-            self.timers();
-            self.wakeups();
-            if self.core.nearly_full() {
-                self.core.drain(&mut self.events);
+            self.now = next.max(self.now);
+            self.step(&due);
+            if self.core.nearly_full() || self.detail == Detail::Jobs && self.events.batched() {
+                self.events.take(|events| self.core.drain(events));
             }
         }
         self.now = if self.unfinished == 0 { self.now.max(least) } else { most };
         self.now
     }
 
-    fn next_event(&self, horizon: u64) -> Option<u64> {
-        let mut next = self.core.alarm_at();
-        if let Some(Reverse((t, _))) = self.releases.peek() {
-            next = next.min(*t);
+    /// Does all that is due by now, of which the CPUs had `due` before.
+    fn step(&mut self, due: &Due) {
+        // Each may make more due for those after it.
+        let switches = due.switch <= self.now;
+        if switches {
+            self.switches();
         }
-        for (i, c) in self.cpus.iter().enumerate() {
-            if c.switch != u64::MAX {
-                next = next.min(c.switch);
-            } else if c.task != NOBODY {
-                next = next.min(c.finish).min(c.slice).min(self.core.timer(i as u32));
-            }
+        let completions = switches || due.finish <= self.now;
+        if completions {
+            self.completions();
         }
-        (next < horizon).then_some(next.max(self.now))
+        if completions || due.timer <= self.now {
+            self.timers();
+        }
+        if self.core.alarm_at() <= self.now {
+            self.core.alarm(self.now);
+            self.settle();
+        }
+        self.wakeups();
+    }
+
+    fn due(&self) -> Due {
+        let mut due = Due { switch: u64::MAX, finish: u64::MAX, timer: u64::MAX };
+        for (c, of_core) in self.cpus.iter().zip(self.core.cpus()) {
+            let runs = c.task != NOBODY && c.switch == u64::MAX;
+            due.switch = due.switch.min(c.switch);
+            due.finish = due.finish.min(c.finish);
+            due.timer = due.timer.min(if runs { of_core.timer.min(c.slice) } else { u64::MAX });
+        }
+        due
     }
 
     fn switches(&mut self) {
@@ -215,7 +255,7 @@ impl Engine {
 
     fn completions(&mut self) {
         for cpu in 0..self.cpus.len() {
-            if self.cpus[cpu].task != NOBODY && self.cpus[cpu].finish <= self.now {
+            if self.cpus[cpu].finish <= self.now {
                 self.complete(cpu);
                 self.settle();
             }
@@ -236,20 +276,14 @@ impl Engine {
             }
             self.settle();
         }
-        if self.core.alarm_at() <= self.now {
-            self.core.alarm(self.now);
-            self.settle();
-        }
     }
 
     fn wakeups(&mut self) {
-        while let Some(&Reverse((t, i))) = self.releases.peek() {
-            if t > self.now {
-                break;
-            }
-            self.releases.pop();
-            self.begin_job(i as usize);
-            self.core.ready(i as usize, self.now);
+        while self.releases.next() <= self.now {
+            let i = self.releases.first();
+            self.releases.clear(i);
+            self.begin_job(i);
+            self.core.ready(i, self.now);
             self.settle();
         }
     }
@@ -258,14 +292,11 @@ impl Engine {
     fn begin_job(&mut self, i: usize) {
         let t = &mut self.tasks[i];
         match &t.load {
-            Load::Jobs { deadline, times, .. } => {
-                let release = t.load.release(t.job);
+            Load::Jobs { times, .. } => {
                 t.remaining = times[t.job];
                 if self.detail != Detail::Counters {
-                    self.events.push(
-                        Event::new(release, EventKind::Release, t.job as u64, release + deadline)
-                            .of(i as u32),
-                    );
+                    let release = Event::new(t.release, EventKind::Release, t.job as u64, t.due);
+                    self.events.push(release.of(i as u32));
                 }
             }
             Load::Endless => t.remaining = u64::MAX / 2,
@@ -280,12 +311,12 @@ impl Engine {
         let t = &mut self.tasks[i];
         let Load::Jobs { deadline, times, marks, .. } = &t.load else { return };
         let (job, exec, marks) = (t.job, times[t.job], *marks);
-        if now > t.load.release(job) + deadline && self.late.is_none() {
+        if now > t.due && self.late.is_none() {
             self.late = Some((i, job));
         }
         let next = t.load.release(job + 1);
         let more = job + 1 < times.len();
-        t.job += 1;
+        (t.job, t.release, t.due) = (job + 1, next, next + deadline);
         self.completed += 1;
         if !more {
             self.unfinished -= 1;
@@ -309,9 +340,10 @@ impl Engine {
         }
         self.core.sleep(i, now);
         if more {
-            self.releases.push(Reverse((next, i as u32)));
+            self.releases.set(i, next);
         }
-        self.cpus[cpu].task = NOBODY;
+        let c = &mut self.cpus[cpu];
+        (c.task, c.finish, c.slice) = (NOBODY, u64::MAX, u64::MAX);
         self.pick(cpu);
     }
 
@@ -405,9 +437,8 @@ impl Engine {
     /// A job that is not done although its deadline has passed, or one that was done too late.
     pub fn missed(&self) -> Option<(usize, usize)> {
         let overdue = |(i, t): (usize, &Task)| match &t.load {
-            Load::Jobs { deadline, times, .. } => {
-                let due = t.load.release(t.job) + deadline;
-                (t.job < times.len() && due < self.now).then_some((i, t.job))
+            Load::Jobs { times, .. } => {
+                (t.job < times.len() && t.due < self.now).then_some((i, t.job))
             }
             Load::Endless => None,
         };
@@ -429,7 +460,7 @@ impl Engine {
         for cpu in 0..self.cpus.len() {
             self.progress(cpu);
         }
-        self.core.drain(&mut self.events);
+        self.events.take(|events| self.core.drain(events));
         if self.detail != Detail::Counters {
             for (i, t) in self.tasks.iter().enumerate() {
                 let counts = u64::from(t.preemptions) << 32 | u64::from(t.migrations);
@@ -437,7 +468,6 @@ impl Engine {
                     .push(Event::new(self.now, EventKind::Usage, t.executed, counts).of(i as u32));
             }
         }
-        self.events.sort_by_key(|e| e.time);
-        self.events
+        self.events.finish()
     }
 }

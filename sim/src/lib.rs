@@ -7,6 +7,8 @@
 mod core;
 mod engine;
 mod plan;
+mod record;
+mod releases;
 
 pub use crate::core::{Core, NICE_0, NOBODY, Reservation};
 pub use engine::{Detail, Engine, Load};

@@ -30,13 +30,13 @@ pub(super) fn span(jobs: &[Job], period: u64, horizon: u64) -> Option<(u64, u64)
     (first < end).then_some((first, end))
 }
 
-/// Completion times in ascending order.
-pub(super) fn completions(jobs: &[Job]) -> Vec<u64> {
-    let mut times: Vec<u64> = jobs.iter().filter_map(|j| j.finish).collect();
+/// Puts completion times into `times`, in ascending order.
+pub(super) fn completions(jobs: &[Job], times: &mut Vec<u64>) {
+    times.clear();
+    times.extend(jobs.iter().filter_map(|j| j.finish));
     if !times.is_sorted() {
         times.sort_unstable();
     }
-    times
 }
 
 /// The least number of `times` (ascending) in any window [s, s + `window`) that lies inside [`start`, `end`];

@@ -16,40 +16,88 @@ pub(crate) struct Job {
 
 /// Jobs of each task by index, and the number of events that fit nowhere.
 pub(super) fn collect(events: &[Event], tasks: usize) -> (Vec<Vec<Job>>, u64) {
-    let mut jobs: Vec<Vec<Job>> = vec![Vec::new(); tasks];
-    let mut anomalies = 0;
-    for e in events.iter().filter(|e| e.kind() == Some(EventKind::Release)) {
-        match jobs.get_mut(e.task as usize) {
-            Some(list) => {
-                list.push(Job {
-                    index: e.a,
-                    release: e.time,
-                    deadline: e.b,
-                    finish: None,
-                    used: 0,
-                });
+    let mut collector = Collector::new(tasks);
+    events.iter().for_each(|e| collector.take(e));
+    collector.finish()
+}
+
+/// Jobs, event by event. A completion may stand before its release, and releases in any order.
+pub(super) struct Collector {
+    tasks: Vec<Task>,
+    /// Completions that are looked at when all releases are known.
+    later: Vec<Event>,
+    anomalies: u64,
+}
+
+#[derive(Default)]
+struct Task {
+    jobs: Vec<Job>,
+    /// Its jobs came in ascending order of index so far.
+    in_order: bool,
+    /// One of its completions is among the later ones, so all that follow are.
+    later: bool,
+}
+
+impl Collector {
+    pub fn new(tasks: usize) -> Self {
+        let task = || Task { in_order: true, ..Task::default() };
+        Self { tasks: (0..tasks).map(|_| task()).collect(), later: Vec::new(), anomalies: 0 }
+    }
+
+    pub fn take(&mut self, e: &Event) {
+        const RELEASE: u32 = EventKind::Release as u32;
+        const COMPLETE: u32 = EventKind::Complete as u32;
+        if e.kind != RELEASE && e.kind != COMPLETE {
+            return;
+        }
+        let Some(task) = self.tasks.get_mut(e.task as usize) else {
+            self.anomalies += 1;
+            return;
+        };
+        if e.kind == RELEASE {
+            task.in_order &= task.jobs.last().is_none_or(|last| last.index < e.a);
+            task.jobs.push(Job {
+                index: e.a,
+                release: e.time,
+                deadline: e.b,
+                finish: None,
+                used: 0,
+            });
+            return;
+        }
+        match find(&mut task.jobs, e.a).filter(|_| task.in_order && !task.later) {
+            Some(job) => self.anomalies += u64::from(!job.complete(e)),
+            None => {
+                task.later = true;
+                self.later.push(*e);
             }
-            None => anomalies += 1,
         }
     }
-    for list in &mut jobs {
-        if !list.is_sorted_by(|x, y| x.index < y.index) {
-            list.sort_by_key(|j| j.index); // stable: the first release of an index stays first
-            let before = list.len();
-            list.dedup_by_key(|j| j.index);
-            anomalies += (before - list.len()) as u64;
+
+    pub fn finish(mut self) -> (Vec<Vec<Job>>, u64) {
+        for task in self.tasks.iter_mut().filter(|task| !task.in_order) {
+            task.jobs.sort_by_key(|j| j.index); // stable: the first release of an index stays first
+            let before = task.jobs.len();
+            task.jobs.dedup_by_key(|j| j.index);
+            self.anomalies += (before - task.jobs.len()) as u64;
         }
-    }
-    for e in events.iter().filter(|e| e.kind() == Some(EventKind::Complete)) {
-        let job = jobs.get_mut(e.task as usize).and_then(|list| find(list, e.a));
-        match job {
-            Some(job) if job.finish.is_none() && e.time >= job.release => {
-                (job.finish, job.used) = (Some(e.time), e.b);
-            }
-            _ => anomalies += 1,
+        for e in &self.later {
+            let job = find(&mut self.tasks[e.task as usize].jobs, e.a);
+            self.anomalies += u64::from(!job.is_some_and(|job| job.complete(e)));
         }
+        (self.tasks.into_iter().map(|task| task.jobs).collect(), self.anomalies)
     }
-    (jobs, anomalies)
+}
+
+impl Job {
+    /// Notes the completion, unless it contradicts what is known.
+    fn complete(&mut self, e: &Event) -> bool {
+        let fits = self.finish.is_none() && e.time >= self.release;
+        if fits {
+            (self.finish, self.used) = (Some(e.time), e.b);
+        }
+        fits
+    }
 }
 
 /// The job with that index; at once where indices have no gaps.
@@ -60,4 +108,41 @@ fn find(jobs: &mut [Job], index: u64) -> Option<&mut Job> {
         _ => jobs.binary_search_by_key(&index, |j| j.index).ok()?,
     };
     Some(&mut jobs[at])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn a_job_is_the_first_release_of_its_index_and_the_first_completion_that_is_not_before_it(
+            raw in proptest::collection::vec((any::<bool>(), 0u32..3, 0u64..6, 0u64..20), 0..40),
+        ) {
+            let mut events: Vec<Event> = Vec::new();
+            for (released, task, index, time) in raw {
+                let kind = if released { EventKind::Release } else { EventKind::Complete };
+                events.push(Event::new(time, kind, index, 1).of(task));
+            }
+            let (jobs, anomalies) = collect(&events, 2);
+            let mut used = 0;
+            for task in 0..2 {
+                let of = |kind, index| {
+                    events.iter().filter(move |e| (e.task, e.kind(), e.a) == (task, Some(kind), index))
+                };
+                let mut expected = Vec::new();
+                for index in 0..6 {
+                    let Some(release) = of(EventKind::Release, index).next() else { continue };
+                    let mut ends = of(EventKind::Complete, index).map(|e| e.time);
+                    expected.push((index, release.time, ends.find(|end| *end >= release.time)));
+                    used += 1 + u64::from(expected.last().is_some_and(|job| job.2.is_some()));
+                }
+                let found: Vec<_> =
+                    jobs[task as usize].iter().map(|j| (j.index, j.release, j.finish)).collect();
+                prop_assert_eq!(found, expected);
+            }
+            prop_assert_eq!(anomalies, events.len() as u64 - used);
+        }
+    }
 }

@@ -163,11 +163,19 @@ pub fn detailed(run: &Run) -> (Metrics, Vec<TaskMetrics>) {
         sorted = copy;
         &sorted
     };
-    let (jobs, anomalies) = jobs::collect(events, run.tasks.len());
-    let usage = usage::Usage::collect(events, run);
+    // One pass for both: the events of a long run do not fit into a cache.
+    let mut jobs = jobs::Collector::new(run.tasks.len());
+    let mut usage = usage::Collector::new(events, run.tasks.len());
+    for e in events {
+        jobs.take(e);
+        usage.take(e);
+    }
+    let ((jobs, anomalies), usage) = (jobs.finish(), usage.finish(run.horizon_ns));
     let seconds = run.horizon_ns as f64 / SEC as f64;
     let mut total = Metrics { seconds, anomalies, lost_events: usage.lost, ..Metrics::default() };
     let mut all = Sample::default();
+    let mut values = Values::with_capacity(jobs.iter().map(Vec::len).sum());
+    let mut completions = Vec::new();
     let mut curves = Vec::new();
     let mut fps = Moments::default();
     let (mut jitter_sum, mut jitter_tasks) = (0.0, 0u64);
@@ -177,16 +185,16 @@ pub fn detailed(run: &Run) -> (Metrics, Vec<TaskMetrics>) {
     let alike = periods.all(|period| Some(period) == first);
     let (mut best_effort_ns, mut reserved_ns) = (0u64, 0u64);
     for (i, info) in run.tasks.iter().enumerate() {
-        let mut sample = Sample::default();
-        sample.take(&jobs[i], run.horizon_ns);
+        let (mut sample, earlier) = (Sample::default(), values.len());
+        sample.take(&jobs[i], run.horizon_ns, &mut values);
         let span = frames::span(&jobs[i], info.period, run.horizon_ns);
-        let completions = frames::completions(&jobs[i]);
+        frames::completions(&jobs[i], &mut completions);
         let worst = span.and_then(|(a, b)| least_in_window(&completions, a, b, SEC));
         let curve = span.map_or_else(Vec::new, |(a, b)| frames::by_second(&completions, a, b));
         let mut task_fps = Moments::default();
         curve.iter().for_each(|n| task_fps.add(f64::from(*n)));
         let used = &usage.tasks[i];
-        let stats = sample.stats();
+        let stats = values.stats(&earlier);
         let owed = owed::owed(run, events, i, &jobs[i], used.cpu_ns);
         tasks.push(TaskMetrics {
             name: info.name.clone(),
@@ -194,11 +202,11 @@ pub fn detailed(run: &Run) -> (Metrics, Vec<TaskMetrics>) {
             class: info.class,
             period_ms: ms(info.period),
             budget_ms: ms(info.budget),
-            jobs: sample.jobs(),
+            jobs: sample.jobs,
             released: sample.released,
             misses: sample.misses,
             unfinished: sample.unfinished,
-            miss_ratio: ratio(sample.misses, sample.jobs()),
+            miss_ratio: ratio(sample.misses, sample.jobs),
             owed: owed.jobs,
             owed_late: owed.late,
             owed_tardiness_max_ms: ms(owed.tardiness_max),
@@ -223,6 +231,7 @@ pub fn detailed(run: &Run) -> (Metrics, Vec<TaskMetrics>) {
         });
         if info.class == Class::BestEffort {
             best_effort_ns = best_effort_ns.saturating_add(used.cpu_ns);
+            values.forget(&earlier);
             continue;
         }
         reserved_ns = reserved_ns.saturating_add(used.cpu_ns);
@@ -238,26 +247,26 @@ pub fn detailed(run: &Run) -> (Metrics, Vec<TaskMetrics>) {
         }
         fps.merge(&task_fps);
         curves.push(curve);
-        all.append(sample);
+        all.append(&sample);
     }
-    let stats = all.stats();
-    total.jobs = all.jobs();
+    let stats = values.stats(&Lengths::default());
+    total.jobs = all.jobs;
     total.released = all.released;
     total.misses = all.misses;
     total.unfinished = all.unfinished;
-    total.miss_ratio = ratio(all.misses, all.jobs());
+    total.miss_ratio = ratio(all.misses, all.jobs);
     let mean = |value: f64| alike.then_some(value);
     (total.mean_fps, total.fps_sd) = (mean(fps.mean()), mean(fps.sd()));
     (_, total.tardiness_p99_ms, total.tardiness_max_ms) = stats.tardiness;
     (_, total.response_p99_ms, total.response_max_ms) = stats.response;
     total.tardiness_mean_ms = mean(stats.tardiness.0);
     total.response_mean_ms = mean(stats.response.0);
-    let finished = all.jobs() - all.unfinished;
+    let finished = all.jobs - all.unfinished;
     total.cpu_per_job_us = mean(per(all.used as f64, finished) / US as f64);
     total.jitter_mean_ms = mean(per(jitter_sum, jitter_tasks));
     total.jitter_max_ms = ms(all.jitter_max);
-    total.preemptions = per(total.preemptions, all.jobs());
-    total.migrations = per(total.migrations, all.jobs());
+    total.preemptions = per(total.preemptions, all.jobs);
+    total.migrations = per(total.migrations, all.jobs);
     let per_second =
         |ns: u64| if run.horizon_ns == 0 { 0.0 } else { ns as f64 / run.horizon_ns as f64 };
     total.best_effort_cpus = per_second(best_effort_ns);
@@ -291,11 +300,10 @@ pub fn server_tasks(events: &[Event]) -> std::collections::BTreeMap<u32, u32> {
     map
 }
 
-/// Tardiness and response times of counted jobs, ns.
+/// What counted jobs amount to, without their times.
 #[derive(Default)]
 struct Sample {
-    tardiness: Vec<u64>,
-    response: Vec<u64>,
+    jobs: u64,
     released: u64,
     misses: u64,
     unfinished: u64,
@@ -306,6 +314,45 @@ struct Sample {
     jitter_max: u64,
 }
 
+/// Times of counted jobs, ns, of all tasks one after another: those of one task are a part, those of all the whole.
+struct Values {
+    response: Vec<u64>,
+    /// Of late jobs only: most have none.
+    tardiness: Vec<u64>,
+}
+
+/// How much was in [`Values`].
+#[derive(Default)]
+struct Lengths {
+    response: usize,
+    tardiness: usize,
+}
+
+impl Values {
+    fn with_capacity(jobs: usize) -> Self {
+        Self { response: Vec::with_capacity(jobs), tardiness: Vec::new() }
+    }
+
+    fn len(&self) -> Lengths {
+        Lengths { response: self.response.len(), tardiness: self.tardiness.len() }
+    }
+
+    fn forget(&mut self, from: &Lengths) {
+        self.response.truncate(from.response);
+        self.tardiness.truncate(from.tardiness);
+    }
+
+    /// Of all since then; puts them into another order.
+    fn stats(&mut self, from: &Lengths) -> Stats {
+        let response = &mut self.response[from.response..];
+        let jobs = response.len();
+        Stats {
+            response: summary(response, jobs),
+            tardiness: summary(&mut self.tardiness[from.tardiness..], jobs),
+        }
+    }
+}
+
 /// Mean, 99th percentile and maximum, ms.
 struct Stats {
     tardiness: (f64, f64, f64),
@@ -313,7 +360,7 @@ struct Stats {
 }
 
 impl Sample {
-    fn take(&mut self, jobs: &[jobs::Job], horizon: u64) {
+    fn take(&mut self, jobs: &[jobs::Job], horizon: u64, values: &mut Values) {
         let mut previous: Option<u64> = None;
         for job in jobs {
             self.released += 1;
@@ -330,8 +377,11 @@ impl Sample {
             if job.finish.is_none() || end > job.deadline {
                 self.misses += 1;
             }
-            self.tardiness.push(end.saturating_sub(job.deadline));
-            self.response.push(response);
+            self.jobs += 1;
+            values.response.push(response);
+            if end > job.deadline {
+                values.tardiness.push(end - job.deadline);
+            }
             if job.finish.is_none() {
                 continue;
             }
@@ -345,9 +395,8 @@ impl Sample {
         }
     }
 
-    fn append(&mut self, other: Sample) {
-        self.tardiness.extend(other.tardiness);
-        self.response.extend(other.response);
+    fn append(&mut self, other: &Sample) {
+        self.jobs += other.jobs;
         self.released += other.released;
         self.misses += other.misses;
         self.unfinished += other.unfinished;
@@ -357,30 +406,25 @@ impl Sample {
         self.jitter_max = self.jitter_max.max(other.jitter_max);
     }
 
-    fn jobs(&self) -> u64 {
-        self.tardiness.len() as u64
-    }
-
     fn jitter_mean(&self) -> f64 {
         if self.jitter_count == 0 {
             return 0.0;
         }
         self.jitter_sum as f64 / self.jitter_count as f64 / MS as f64
     }
-
-    fn stats(&mut self) -> Stats {
-        Stats { tardiness: summary(&mut self.tardiness), response: summary(&mut self.response) }
-    }
 }
 
-fn summary(values: &mut [u64]) -> (f64, f64, f64) {
-    let n = values.len();
+/// Mean, 99th percentile and maximum of `n` values, of which those that are not given are 0.
+fn summary(values: &mut [u64], n: usize) -> (f64, f64, f64) {
     let Some(max) = values.iter().max().copied() else { return (0.0, 0.0, 0.0) };
     let sum: u128 = values.iter().map(|v| u128::from(*v)).sum();
     // Nearest rank: the smallest value that at least 99 % of all do not exceed.
     let rank = (n as u64 * 99).div_ceil(100) as usize - 1;
-    let (_, p99, _) = values.select_nth_unstable(rank);
-    (sum as f64 / n as f64 / MS as f64, ms(*p99), ms(max))
+    let p99 = match rank.checked_sub(n - values.len()) {
+        Some(rank) => *values.select_nth_unstable(rank).1,
+        None => 0,
+    };
+    (sum as f64 / n as f64 / MS as f64, ms(p99), ms(max))
 }
 
 /// Mean and deviation of small whole numbers, exact until the end whatever the order.

@@ -47,12 +47,15 @@ impl Dedicated {
 
     /// Gives `work` to the jobs released so far.
     fn serve(&mut self, work: u64) {
-        let short = work.saturating_sub(self.left);
+        if work <= self.left {
+            self.left -= work;
+            return;
+        }
+        let short = work - self.left;
         let windows = short.div_ceil(self.budget);
         self.end = self.end.saturating_add(windows.saturating_mul(self.period));
         // Less than a budget is left after a window that was needed.
         self.left = match short % self.budget {
-            _ if windows == 0 => self.left - work,
             0 => 0,
             part => self.budget - part,
         };

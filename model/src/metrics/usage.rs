@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! CPU time, switches and budget movements.
 
+use std::collections::BTreeMap;
+
 use super::server_tasks;
 use crate::event::{Event, EventKind, NONE, StopReason};
-use crate::run::Run;
 
 /// What one task used and what happened to its server.
 #[derive(Debug, Clone, Default)]
@@ -30,69 +31,96 @@ pub(super) struct Usage {
     counts: [u64; EventKind::ALL.len() + 1],
 }
 
-impl Usage {
-    /// Events in ascending order of time.
-    pub fn collect(events: &[Event], run: &Run) -> Usage {
-        let mut usage = Usage {
-            tasks: vec![TaskUsage::default(); run.tasks.len()],
+/// Usage, event by event, in ascending order of time.
+pub(super) struct Collector<'e> {
+    events: &'e [Event],
+    usage: Usage,
+    /// Looked up when the first event needs them.
+    owners: Option<BTreeMap<u32, u32>>,
+    /// Since when the share has which CPU.
+    shares: BTreeMap<u32, u64>,
+    /// What the world itself says of a task: CPU time and switches.
+    totals: Vec<Option<(u64, u64)>>,
+}
+
+impl<'e> Collector<'e> {
+    /// For `tasks` tasks, of all these events.
+    pub fn new(events: &'e [Event], tasks: usize) -> Self {
+        let usage = Usage {
+            tasks: vec![TaskUsage::default(); tasks],
             donated: 0,
             bonus_given: 0,
             share_ns: 0,
             lost: 0,
             counts: [0; EventKind::ALL.len() + 1],
         };
-        let owners = server_tasks(events);
-        let mut shares: std::collections::BTreeMap<u32, u64> = Default::default();
-        let mut totals: Vec<Option<(u64, u64)>> = vec![None; run.tasks.len()];
-        for e in events {
-            let Some(kind) = e.kind() else { continue };
-            usage.counts[kind as usize] += 1;
-            let owner = if e.task == NONE { owners.get(&e.server).copied() } else { Some(e.task) };
-            let task = owner.and_then(|t| usage.tasks.get_mut(t as usize));
-            match kind {
-                EventKind::Run => task.into_iter().for_each(|t| t.run(e)),
-                EventKind::Stop => task.into_iter().for_each(|t| t.stop(e)),
-                EventKind::Exhaust => task.into_iter().for_each(|t| t.exhaustions += 1),
-                EventKind::Throttle => task.into_iter().for_each(|t| t.throttles += 1),
-                EventKind::Donate => {
-                    usage.donated = usage.donated.saturating_add(e.a);
-                    let giver = owners.get(&e.server).map(|t| *t as usize);
-                    if let Some(t) = giver.and_then(|t| usage.tasks.get_mut(t)) {
-                        t.donated = t.donated.saturating_add(e.a);
-                    }
-                    let server = u32::try_from(e.b).ok();
-                    let taker = server.and_then(|s| owners.get(&s)).map(|t| *t as usize);
-                    if let Some(t) = taker.and_then(|t| usage.tasks.get_mut(t)) {
-                        t.received = t.received.saturating_add(e.a);
-                    }
+        let (shares, totals) = (BTreeMap::new(), vec![None; tasks]);
+        Self { events, usage, owners: None, shares, totals }
+    }
+
+    /// The task of a server.
+    fn owner(&mut self, server: u32) -> Option<usize> {
+        let owners = self.owners.get_or_insert_with(|| server_tasks(self.events));
+        owners.get(&server).map(|task| *task as usize)
+    }
+
+    pub fn take(&mut self, e: &Event) {
+        let Some(kind) = e.kind() else { return };
+        self.usage.counts[kind as usize] += 1;
+        match kind {
+            EventKind::Run | EventKind::Stop | EventKind::Exhaust | EventKind::Throttle => {
+                let owner =
+                    if e.task == NONE { self.owner(e.server) } else { Some(e.task as usize) };
+                let Some(task) = owner.and_then(|t| self.usage.tasks.get_mut(t)) else { return };
+                match kind {
+                    EventKind::Run => task.run(e),
+                    EventKind::Stop => task.stop(e),
+                    EventKind::Exhaust => task.exhaustions += 1,
+                    _ => task.throttles += 1,
                 }
-                EventKind::Bonus if e.server != NONE => {
-                    usage.bonus_given = usage.bonus_given.saturating_add(e.a);
-                }
-                EventKind::Share if e.a == 1 => {
-                    shares.entry(e.cpu).or_insert(e.time);
-                }
-                EventKind::Share => {
-                    let began = shares.remove(&e.cpu);
-                    let held = began.map_or(0, |b| e.time - b);
-                    usage.share_ns = usage.share_ns.saturating_add(held);
-                }
-                EventKind::Lost => usage.lost = usage.lost.saturating_add(e.a),
-                EventKind::Usage => {
-                    if let Some(total) = totals.get_mut(e.task as usize) {
-                        *total = Some((e.a, e.b));
-                    }
-                }
-                _ => {}
             }
+            EventKind::Donate => {
+                self.usage.donated = self.usage.donated.saturating_add(e.a);
+                let giver = self.owner(e.server);
+                if let Some(t) = giver.and_then(|t| self.usage.tasks.get_mut(t)) {
+                    t.donated = t.donated.saturating_add(e.a);
+                }
+                let taker = u32::try_from(e.b).ok().and_then(|server| self.owner(server));
+                if let Some(t) = taker.and_then(|t| self.usage.tasks.get_mut(t)) {
+                    t.received = t.received.saturating_add(e.a);
+                }
+            }
+            EventKind::Bonus if e.server != NONE => {
+                self.usage.bonus_given = self.usage.bonus_given.saturating_add(e.a);
+            }
+            EventKind::Share if e.a == 1 => {
+                self.shares.entry(e.cpu).or_insert(e.time);
+            }
+            EventKind::Share => {
+                let began = self.shares.remove(&e.cpu);
+                let held = began.map_or(0, |b| e.time - b);
+                self.usage.share_ns = self.usage.share_ns.saturating_add(held);
+            }
+            EventKind::Lost => self.usage.lost = self.usage.lost.saturating_add(e.a),
+            EventKind::Usage => {
+                if let Some(total) = self.totals.get_mut(e.task as usize) {
+                    *total = Some((e.a, e.b));
+                }
+            }
+            _ => {}
         }
-        for began in shares.values() {
-            let open = run.horizon_ns.saturating_sub(*began);
+    }
+
+    /// What was used until `horizon`, ns.
+    pub fn finish(self, horizon: u64) -> Usage {
+        let mut usage = self.usage;
+        for began in self.shares.values() {
+            let open = horizon.saturating_sub(*began);
             usage.share_ns = usage.share_ns.saturating_add(open);
         }
-        for (task, total) in usage.tasks.iter_mut().zip(totals) {
+        for (task, total) in usage.tasks.iter_mut().zip(self.totals) {
             if let Some((since, _)) = task.running {
-                let rest = run.horizon_ns.saturating_sub(since);
+                let rest = horizon.saturating_sub(since);
                 task.cpu_ns = task.cpu_ns.saturating_add(rest);
             }
             // A total from the world itself beats what the switches add up to: some may have been lost.
@@ -104,7 +132,9 @@ impl Usage {
         }
         usage
     }
+}
 
+impl Usage {
     pub fn count(&self, kind: EventKind) -> u64 {
         self.counts[kind as usize]
     }
