@@ -28,11 +28,10 @@ static __always_inline void wake_leaving(s32 cpu)
 static __always_inline bool is_passed_over(s32 cpu)
 {
 	ob_cpu_p c = &shell->ob.cpu[cpu & 63];
-	ob_node_p root = c->domain->active.root;
 
 	if (shell->ob.engaged && scx_bpf_dsq_nr_queued(SCX_DSQ_LOCAL_ON | cpu))
 		return true;
-	return !c->curr && root && (root->sub_mask & OB_BIT(cpu));
+	return ob_is_passed_over(c);
 }
 
 /* A net under the timers: where one is late the CPU picks again, which sees to it. So does a thread
@@ -46,7 +45,7 @@ void BPF_STRUCT_OPS(onbeat_tick, struct task_struct *p)
 
 	USE_ARENA();
 	wake_leaving(cpu);
-	if ((t && t->want && !is_bound(p)) || is_passed_over(cpu) ||
+	if ((t && OB_READ(t->want) && !is_bound(p)) || is_passed_over(cpu) ||
 	    (c->curr && c->timer <= bpf_ktime_get_ns()))
 		scx_bpf_kick_cpu(cpu, SCX_KICK_PREEMPT);
 }

@@ -23,14 +23,6 @@ static __always_inline bool lock_take(void)
 	return false;
 }
 
-/* An atomic addition orders all accesses before it and after it. */
-static __always_inline void full_barrier(void)
-{
-	u64 word = 0;
-
-	__sync_fetch_and_add(&word, 1);
-}
-
 struct timer_slot {
 	struct bpf_timer timer;
 };
@@ -123,11 +115,11 @@ static __always_inline void effects_apply(struct effects *fx, u64 now)
 		bpf_local_irq_restore(&__flags);              \
 		__sync_fetch_and_add(&shell->lock_failed, 1); \
 	} else
-#define UNLOCK(fx)                                  \
-	do {                                        \
-		effects_take(&fx);                  \
-		smp_store_release(&shell->lock, 0); \
-		bpf_local_irq_restore(&__flags);    \
+#define UNLOCK(fx)                               \
+	do {                                     \
+		effects_take(&fx);               \
+		OB_PUBLISH(shell->lock, 0U);     \
+		bpf_local_irq_restore(&__flags); \
 	} while (0)
 
 #endif

@@ -109,9 +109,9 @@ s32 BPF_STRUCT_OPS_SLEEPABLE(onbeat_init_task, struct task_struct *p,
 		if (parent->want)
 			t->want = parent->want;
 		else if (parent->server)
-			t->want = reservation_name(parent->server);
+			t->want = ob_name(parent->server);
 		else if (parent->home)
-			t->want = reservation_name(parent->home);
+			t->want = ob_name(parent->home);
 	}
 	th->core = (u64)t;
 	return 0;
