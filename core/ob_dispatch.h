@@ -148,12 +148,13 @@ OB_FN u64 ob_pick_unreserved(ob_p ob OB_ARG, u32 cpu, ob_task_p prev OB_ARG, u64
 	}
 	c->key = OB_KEY_BE;
 	ob_fair_has(c, t, now);
+	ob_idle_clear(ob, bit);
 	if (ob->best_effort.root) {
+		ob_fair_spread(ob);
 		c->timer = ob_min(c->timer, ob_fair_look(ob, c));
 		if (c->timer != OB_NEVER)
 			ob->rearm |= bit;
 	}
-	ob_idle_clear(ob, bit);
 	return (u64)t;
 }
 
@@ -237,6 +238,7 @@ OB_FN u64 ob_pick(ob_p ob OB_ARG, u32 cpu, ob_task_p prev OB_ARG, u64 now)
 		ob_fair_has(c, t, now);
 	if (t == prev)
 		ob_arm(ob, c);
+	ob_fair_spread(ob);
 	/* Claims are lost to earlier deadlines, to races and to threads that vanish: who had
 	 * claimed this CPU, and who waits at all, looks again. */
 	cand = (ob_server_p)ob_tree_first(&c->domain->active, bit);

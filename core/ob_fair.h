@@ -338,6 +338,19 @@ OB_INLINE int ob_fair_crowded(ob_p ob)
 	return ob_fair_turn(ob) < ob->slice;
 }
 
+/* A CPU has picked, and others wait. It may be that who was sent there came too late, for another
+ * had gone there round the core, and that a CPU idles which can have them. */
+OB_INLINE void ob_fair_spread(ob_p ob)
+{
+	u64 cpus = ob->best_effort.root ? ob->best_effort.root->sub_mask & ob->idle : 0;
+
+	if (!cpus)
+		return;
+	cpus &= -cpus;
+	ob_idle_clear(ob, cpus);
+	ob->kick |= cpus;
+}
+
 /* Takes the next best-effort task that may run on `c`. */
 OB_INLINE ob_task_p ob_fair_take(ob_p ob, ob_cpu_p c, u64 now)
 {
