@@ -54,19 +54,25 @@ static __always_inline void effects_take(struct effects *fx)
 	ob->rearm = 0;
 }
 
+/* So late a timer that is set has been lost, ns. */
+#define TIMER_LOST 10000000ULL
+
 /* Sets timer `slot` to `at` unless it fires sooner anyway. A late reset is caught by the callback.
- */
+ * Where interrupts are off the kernel needs memory to start it, and may find none: the next who
+ * comes tries again. */
 static __always_inline void timer_set(u32 slot, u64 at, u64 now)
 {
 	struct timer_slot *ts;
+	u64 armed = shell->armed[slot & 127];
 
-	if (at >= shell->armed[slot & 127])
+	if (at == OB_NEVER || (at >= armed && now < armed + TIMER_LOST))
 		return;
 	ts = bpf_map_lookup_elem(&timers, &slot);
 	if (!ts)
 		return;
 	shell->armed[slot & 127] = at;
-	bpf_timer_start(&ts->timer, at > now ? at - now : 1, 0);
+	if (bpf_timer_start(&ts->timer, at > now ? at - now : 1, 0))
+		shell->armed[slot & 127] = OB_NEVER;
 }
 
 OB_FN void effects_kick(u64 kick)
