@@ -22,11 +22,17 @@ fn main() {
         .flag("-Wno-unused-parameter");
     native.clone().compile("onbeat_core");
     native.define("OB_COUNT_STEPS", None).compile("onbeat_core_counted");
+    // Compiled for a thread sanitizer, which the test itself is.
+    cc::Build::new()
+        .file("ob_interleaved.c")
+        .opt_level(1)
+        .flag("-fsanitize=thread")
+        .flag("-Wno-unused-parameter")
+        .compile("onbeat_core_interleaved");
     // For `kernel`, whose BPF build includes these headers (DEP_ONBEAT_CORE_INCLUDE).
     println!("cargo:include={}", here.display());
-    let bindings = || {
-        bindgen::Builder::default().header("ob_native.c").layout_tests(false).wrap_unsafe_ops(true)
-    };
+    let bindings =
+        |file| bindgen::Builder::default().header(file).layout_tests(false).wrap_unsafe_ops(true);
     let write = |bindings: bindgen::Builder, file| {
         bindings
             .generate()
@@ -34,16 +40,20 @@ fn main() {
             .write_to_file(out.join(file))
             .expect("OUT_DIR is writable");
     };
-    let core = bindings()
+    let core = bindings("ob_native.c")
         .allowlist_function("onbeat_.*")
         .allowlist_type("ob.*|ob_.*")
         .allowlist_var("OB_.*")
         .derive_default(true)
         .prepend_enum_name(false);
     write(core, "core.rs");
-    let counted = bindings()
+    let counted = bindings("ob_native.c")
         .clang_arg("-DOB_COUNT_STEPS")
         .allowlist_function("onbeat_counted_.*")
         .allowlist_recursively(false);
     write(counted, "counted.rs");
+    let interleaved = bindings("ob_interleaved.c")
+        .allowlist_function("onbeat_step_.*")
+        .allowlist_recursively(false);
+    write(interleaved, "interleaved.rs");
 }

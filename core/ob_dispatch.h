@@ -140,17 +140,18 @@ OB_FN u64 ob_pick_unreserved(ob_p ob OB_ARG, u32 cpu, ob_task_p prev OB_ARG, u64
 	} else {
 		c->key = OB_KEY_IDLE;
 		c->other = OB_NULL;
-		ob->idle |= bit & ob->online;
+		ob_idle_set(ob, bit & ob->online);
 		return 0;
 	}
 	c->key = OB_KEY_BE;
 	ob_fair_has(c, t, now);
+	ob_idle_clear(ob, bit);
 	if (ob->best_effort.root) {
+		ob_fair_spread(ob);
 		c->timer = ob_min(c->timer, ob_fair_look(ob, c));
 		if (c->timer != OB_NEVER)
 			ob->rearm |= bit;
 	}
-	ob->idle &= ~bit;
 	return (u64)t;
 }
 
@@ -224,16 +225,17 @@ OB_FN u64 ob_pick(ob_p ob OB_ARG, u32 cpu, ob_task_p prev OB_ARG, u64 now)
 	ob->kick &= ~bit;
 	if (!t) {
 		c->key = OB_KEY_IDLE;
-		ob->idle |= bit & ob->online;
+		ob_idle_set(ob, bit & ob->online);
 		return 0;
 	}
-	ob->idle &= ~bit;
+	ob_idle_clear(ob, bit);
 	if (t != prev)
 		t->picked = 1;
 	if (!t->server)
 		ob_fair_has(c, t, now);
 	if (t == prev)
 		ob_arm(ob, c);
+	ob_fair_spread(ob);
 	/* Claims are lost to earlier deadlines, to races and to threads that vanish: who had
 	 * claimed this CPU, and who waits at all, looks again. */
 	cand = (ob_server_p)ob_tree_first(&c->domain->active, bit);
@@ -269,7 +271,7 @@ OB_FN void ob_run(ob_p ob OB_ARG, u32 cpu, ob_task_p t OB_ARG, u64 now)
 	t->picked = 0;
 	t->running = 1;
 	t->cpu = cpu;
-	ob->idle &= ~OB_BIT(cpu);
+	ob_idle_clear(ob, OB_BIT(cpu));
 	c->started = now;
 	c->curr = t;
 	c->other = sv ? OB_NULL : t;

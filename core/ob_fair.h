@@ -46,11 +46,13 @@ OB_INLINE u64 ob_fair_credit(ob_p ob, ob_task_p t)
 /* CPUs that one wake-up looks at, from the thread's last one on. */
 #define OB_WAKE_LOOKS 0xffULL
 
-/* `c` serves best effort of virtual time `vtime`. */
+/* `c`, on which this is called, serves best effort of virtual time `vtime`. */
 OB_INLINE void ob_fair_advance(ob_p ob, ob_cpu_p c, u64 vtime)
 {
-	c->vtime = ob_max(c->vtime, vtime);
-	ob->vtime = ob_max(ob->vtime, vtime);
+	if (vtime <= c->vtime)
+		return;
+	c->vtime = vtime;
+	ob_raise(&ob->vtime, vtime);
 }
 
 /* `t` begins to run on `c`. One that slept gets no more than a slice of advantage over those who
@@ -111,7 +113,7 @@ OB_INLINE u64 ob_fair_vtime(ob_p ob, ob_task_p t, u64 now)
 	ob_node_p first = ob_tree_first(&ob->best_effort, t->cpus);
 	ob_cpu_p c = ob_cpu(ob, t->cpu);
 	u64 served = ob->online & ~t->cpus ? c->vtime : ob->vtime, mean;
-	ob_task_p other = c->other;
+	ob_task_p other = OB_READ(c->other);
 
 	if (first) {
 		mean = ob->origin + (u64)(ob->ahead / (s64)ob->best_effort.count);
@@ -141,19 +143,19 @@ OB_INLINE void ob_fair_leaves(ob_cpu_p c, ob_task_p t)
 /* Whether `t`, which waits, should have `c` at once in place of the best effort there. */
 OB_INLINE int ob_fair_overtakes(ob_cpu_p c, ob_task_p t, u64 now)
 {
-	ob_task_p other = c->other;
+	ob_task_p other = OB_READ(c->other);
 	u64 ran = now > c->started ? now - c->started : 0;
 
 	return other && !other->server &&
 	       other->vtime + ob_fair_weighted(other, ran) > t->node.key + OB_WAKE_GRAIN;
 }
 
-/* When it will, at the earliest; it does not yet. */
-OB_INLINE u64 ob_fair_recheck(ob_cpu_p c, ob_task_p t)
+/* When it will in place of `other`, at the earliest; it does not yet. */
+OB_INLINE u64 ob_fair_recheck(ob_cpu_p c, ob_task_p other, ob_task_p t)
 {
-	u64 key = t->node.key, left = key + OB_WAKE_GRAIN - ob_min(c->other->vtime, key);
+	u64 key = t->node.key, left = key + OB_WAKE_GRAIN - ob_min(other->vtime, key);
 
-	return c->started + ob_max(left * c->other->weight / OB_WEIGHT, OB_WAKE_GRAIN);
+	return c->started + ob_max(left * other->weight / OB_WEIGHT, OB_WAKE_GRAIN);
 }
 
 /* When the best effort on `c` is to be compared with who waits, some of whom are notable: soon if
@@ -163,7 +165,7 @@ OB_INLINE u64 ob_fair_recheck(ob_cpu_p c, ob_task_p t)
 OB_FN u64 ob_fair_look_at(ob_p ob OB_ARG, ob_cpu_p c OB_ARG)
 {
 	ob_task_p first = (ob_task_p)ob_tree_first(&ob->best_effort, OB_BIT(c->id));
-	ob_task_p other = c->other;
+	ob_task_p other = OB_READ(c->other);
 	u64 at = OB_NEVER;
 
 	if (!first || !other || other->server)
@@ -173,13 +175,15 @@ OB_FN u64 ob_fair_look_at(ob_p ob OB_ARG, ob_cpu_p c OB_ARG)
 					 2 * OB_WAKE_GRAIN);
 	if (first->told || first->burst > OB_WAKE_GRAIN)
 		return at;
-	return ob_min(at, ob_max(ob_fair_recheck(c, first), c->started + 2 * OB_WAKE_GRAIN));
+	return ob_min(at, ob_max(ob_fair_recheck(c, other, first), c->started + 2 * OB_WAKE_GRAIN));
 }
 
 /* The same; most often nobody is notable. */
 OB_INLINE u64 ob_fair_look(ob_p ob, ob_cpu_p c)
 {
-	if (!c->other || (!ob->notable && c->other->weight >= OB_WEIGHT))
+	ob_task_p other = OB_READ(c->other);
+
+	if (!other || (!ob->notable && other->weight >= OB_WEIGHT))
 		return OB_NEVER;
 	return ob_fair_look_at(ob, c);
 }
@@ -192,6 +196,7 @@ OB_FN void ob_fair_wake(ob_p ob OB_ARG, ob_task_p t OB_ARG, u64 now)
 	u64 cpus = t->cpus & ob->online;
 	u32 last = cpus & OB_BIT(t->cpu) ? t->cpu : ob_lowest(cpus);
 	ob_cpu_p c = ob_cpu(ob, last);
+	ob_task_p has = OB_READ(c->other);
 
 	last &= OB_MAX_CPUS - 1;
 	cpus = cpus >> last | cpus << ((OB_MAX_CPUS - last) & (OB_MAX_CPUS - 1));
@@ -205,8 +210,9 @@ OB_FN void ob_fair_wake(ob_p ob OB_ARG, ob_task_p t OB_ARG, u64 now)
 		}
 		cpus &= cpus - 1;
 	}
-	if (c->other && !c->other->server && ob_fair_recheck(c, t) < c->timer) {
-		c->timer = ob_max(ob_fair_recheck(c, t), now + (t->told ? 2 * OB_WAKE_GRAIN : 1));
+	if (has && !has->server && ob_fair_recheck(c, has, t) < c->timer) {
+		c->timer =
+		    ob_max(ob_fair_recheck(c, has, t), now + (t->told ? 2 * OB_WAKE_GRAIN : 1));
 		ob->rearm |= OB_BIT(c->id);
 	}
 }
@@ -330,6 +336,19 @@ OB_INLINE u64 ob_fair_turn(ob_p ob)
 OB_INLINE int ob_fair_crowded(ob_p ob)
 {
 	return ob_fair_turn(ob) < ob->slice;
+}
+
+/* A CPU has picked, and others wait. It may be that who was sent there came too late, for another
+ * had gone there round the core, and that a CPU idles which can have them. */
+OB_INLINE void ob_fair_spread(ob_p ob)
+{
+	u64 cpus = ob->best_effort.root ? ob->best_effort.root->sub_mask & ob->idle : 0;
+
+	if (!cpus)
+		return;
+	cpus &= -cpus;
+	ob_idle_clear(ob, cpus);
+	ob->kick |= cpus;
 }
 
 /* Takes the next best-effort task that may run on `c`. */

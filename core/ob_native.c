@@ -7,6 +7,7 @@
 #define ENTRY(name) onbeat_##name
 #endif
 #include "ob_setup.h"
+#include "ob_unlocked.h"
 
 #define EXPORT __attribute__((visibility("default")))
 

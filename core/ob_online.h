@@ -32,7 +32,7 @@ OB_FN void ob_online(ob_p ob OB_ARG, u32 cpu, u32 on, u64 now)
 		ob->online |= bit;
 	else
 		ob->online &= ~bit;
-	ob->idle &= ob->online;
+	ob_idle_clear(ob, ~ob->online);
 	ob->share_ready &= ob->online;
 	ob_fair_online(ob);
 	ob_cpu(ob, cpu)->key = OB_KEY_IDLE;

@@ -95,7 +95,7 @@ OB_FN void ob_patience_lost(ob_p ob OB_ARG, ob_server_p sv OB_ARG, u64 now)
 	ob_tree_insert(&ob->impatient, &sv->wait);
 	idle = sv->wait.mask & ob->idle;
 	if (idle) {
-		ob->idle &= ~(idle & -idle);
+		ob_idle_clear(ob, idle & -idle);
 		ob->kick |= idle & -idle;
 	} else if (!ob_share_claim(ob, sv->wait.mask, now) && !ob->share_quantum) {
 		ob->kick |= sv->wait.mask & -sv->wait.mask;

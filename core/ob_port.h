@@ -41,9 +41,52 @@ static _Thread_local u64 ob_steps;
 #define OB_ZERO 0ULL
 #endif
 
+/*
+ * Words that are touched without the core's lock (ob_unlocked.h). OB_READ and OB_WRITE are done
+ * once and as one. Who sees what OB_PUBLISH writes sees all that was written before it. OB_SWAP
+ * writes, and nothing that follows it is done before others see that. OB_SET_BITS, OB_CLEAR_BITS
+ * and OB_SWAP_IF lose nobody's write.
+ *
+ * The simulator has one thread. OB_INTERLEAVED is for the test that has several, one step at a time
+ * (core/tests/unlocked.rs).
+ */
+#define OB_READ(x) (*(volatile __typeof__(x) *)&(x))
+#define OB_WRITE(x, to) ((void)(OB_READ(x) = (to)))
+#ifdef __BPF__
+/* Of the fetching operations the verifier knows swaps and additions in
+ * an arena; of the others it knows those whose result nobody uses. */
+#define OB_PUBLISH(x, to) smp_store_release(&(x), to)
+#define OB_SWAP(x, to) ((void)__sync_lock_test_and_set(&(x), to))
+#define OB_SET_BITS(x, bits) ((void)__sync_fetch_and_or(&(x), bits))
+#define OB_CLEAR_BITS(x, bits) ((void)__sync_fetch_and_and(&(x), ~(bits)))
+#define OB_SWAP_IF(x, is, to) ((void)__sync_val_compare_and_swap(&(x), is, to))
+#elif defined(OB_INTERLEAVED)
+#define OB_PUBLISH(x, to) __atomic_store_n(&(x), to, __ATOMIC_RELEASE)
+#define OB_SWAP(x, to) ((void)__atomic_exchange_n(&(x), to, __ATOMIC_SEQ_CST))
+#define OB_SET_BITS(x, bits) ((void)__atomic_fetch_or(&(x), bits, __ATOMIC_SEQ_CST))
+#define OB_CLEAR_BITS(x, bits) ((void)__atomic_fetch_and(&(x), ~(bits), __ATOMIC_SEQ_CST))
+#define OB_SWAP_IF(x, is, to) ((void)__sync_val_compare_and_swap(&(x), is, to))
+#else
+#define OB_PUBLISH(x, to) ((void)((x) = (to)))
+#define OB_SWAP(x, to) ((void)((x) = (to)))
+#define OB_SET_BITS(x, bits) ((void)((x) |= (bits)))
+#define OB_CLEAR_BITS(x, bits) ((void)((x) &= ~(bits)))
+#define OB_SWAP_IF(x, is, to) ((void)((x) = (x) == (is) ? (to) : (x)))
+#endif
+
 #define OB_NULL ((void OB_ARENA *)0)
 #define OB_NEVER (~0ULL)
 #define OB_BIT(cpu) (1ULL << ((cpu) & 63))
+
+/* Raises the word at `at` to `to` unless it is there. Of two who do so at once one may come to
+ * nothing; it is not lowered. */
+OB_INLINE void ob_raise(u64 OB_ARENA *at, u64 to)
+{
+	u64 is = OB_READ(*at);
+
+	if (is < to)
+		OB_SWAP_IF(*at, is, to);
+}
 
 OB_INLINE u64 ob_min(u64 a, u64 b)
 {

@@ -308,7 +308,7 @@ OB_FN void ob_preempt(ob_p ob OB_ARG, ob_server_p sv OB_ARG, u32 prefer)
 	victim = ob_victim(ob, cpus, prefer);
 	if (victim < OB_MAX_CPUS && ob_key_beats(sv->node.key, ob_cpu(ob, victim)->key)) {
 		ob_cpu(ob, victim)->key = sv->node.key;
-		ob->idle &= ~OB_BIT(victim);
+		ob_idle_clear(ob, OB_BIT(victim));
 		ob->kick |= OB_BIT(victim);
 	}
 }

@@ -310,7 +310,7 @@ OB_FN void ob_ready(ob_p ob OB_ARG, ob_task_p t OB_ARG, u64 now)
 		cpus = t->cpus & ob->idle;
 		if (cpus) {
 			cpus = (cpus & OB_BIT(t->cpu)) ? OB_BIT(t->cpu) : cpus & -cpus;
-			ob->idle &= ~cpus;
+			ob_idle_clear(ob, cpus);
 			ob->kick |= cpus;
 			return;
 		}

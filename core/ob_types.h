@@ -89,15 +89,15 @@ struct ob_task {
 	u64 want;
 	u64 ran;
 	u32 tid;
-	u32 cpu;    /* where it runs or last ran */
-	u8 awake;   /* between waking and sleeping */
-	u8 waiting; /* queued: in a server's list or in the best-effort tree */
-	u8 running;
-	u8 picked;  /* taken from its queue, not yet running */
-	u8 kernel;  /* one of the kernel's own threads */
-	u8 away;    /* best effort for a turn; its reservation (home) counts it as awake */
-	u8 told;    /* a thread has woken it, not an interrupt */
-	u8 notable; /* counted in ob->notable */
+	u32 cpu;     /* where it runs or last ran */
+	u32 running; /* or is just being dealt with without the lock (ob_unlocked.h) */
+	u8 awake;    /* between waking and sleeping */
+	u8 waiting;  /* queued: in a server's list or in the best-effort tree */
+	u8 picked;   /* taken from its queue, not yet running */
+	u8 kernel;   /* one of the kernel's own threads */
+	u8 away;     /* best effort for a turn; its reservation (home) counts it as awake */
+	u8 told;     /* a thread has woken it, not an interrupt */
+	u8 notable;  /* counted in ob->notable */
 };
 
 /* Where a split reservation has which part of its budget (place/windows.h). */
@@ -286,13 +286,13 @@ struct ob_cpu {
 
 struct ob {
 	struct ob_tree best_effort; /* waiting best-effort tasks, by virtual time */
-	u64 vtime;                  /* of the best-effort class: never goes back */
+	u64 vtime;                  /* of the best-effort class: never goes back (ob_raise) */
 	u64 origin;                 /* of the virtual times that are summed up, ... */
 	s64 ahead;                  /* ... and by how much those who wait are ahead of it, in all */
 	u64 notable; /* of those, who may be worth a look before a slice is over (ob_fair_look) */
 	u64 engaged; /* reservations that have threads */
 	u64 online;
-	u64 idle; /* CPUs with nothing to run that nobody has been sent to yet */
+	u64 idle; /* CPUs with nothing to run that nobody has been sent to yet (ob_idle_set) */
 	/* Effects, collected during a call; the shell carries them out and clears them. */
 	u64 kick;                 /* CPUs that must pick again */
 	u64 rearm;                /* CPUs whose timer changed */
@@ -335,6 +335,20 @@ typedef struct ob_due OB_ARENA *ob_due_p;
 OB_INLINE ob_cpu_p ob_cpu(ob_p ob, u32 cpu)
 {
 	return &ob->cpu[cpu & (OB_MAX_CPUS - 1)];
+}
+
+/* `cpus` have nothing to run. Under the lock. */
+OB_INLINE void ob_idle_set(ob_p ob, u64 cpus)
+{
+	OB_SET_BITS(ob->idle, cpus);
+}
+
+/* `cpus` have, or somebody has been sent there; most often that is known. Without the lock only a
+ * CPU itself says so: no bit of these is set meanwhile. */
+OB_INLINE void ob_idle_clear(ob_p ob, u64 cpus)
+{
+	if (OB_READ(ob->idle) & cpus)
+		OB_CLEAR_BITS(ob->idle, cpus);
 }
 
 /* Writes an event with the arguments in ob->args; a full ring counts it as lost rather than

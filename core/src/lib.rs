@@ -42,6 +42,15 @@ pub fn split(
     terms
 }
 
+/// The unlocked paths and what they race with, compiled so that each access to memory is told of first: whoever calls
+/// one of these defines the functions of a thread sanitizer (`__tsan_read8`, …). For the test that interleaves CPUs.
+#[allow(missing_docs, clippy::all)]
+pub mod interleaved {
+    use crate::ffi::*;
+
+    include!(concat!(env!("OUT_DIR"), "/interleaved.rs"));
+}
+
 /// Names of the server policies in the order of the core's registry; "" is no server.
 pub fn server_policies() -> Vec<&'static str> {
     (0..)

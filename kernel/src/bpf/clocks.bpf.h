@@ -28,11 +28,10 @@ static __always_inline void wake_leaving(s32 cpu)
 static __always_inline bool is_passed_over(s32 cpu)
 {
 	ob_cpu_p c = &shell->ob.cpu[cpu & 63];
-	ob_node_p root = c->domain->active.root;
 
 	if (shell->ob.engaged && scx_bpf_dsq_nr_queued(SCX_DSQ_LOCAL_ON | cpu))
 		return true;
-	return !c->curr && root && (root->sub_mask & OB_BIT(cpu));
+	return ob_is_passed_over(c);
 }
 
 /* A net under the timers: where one is late the CPU picks again, which sees to it. So does a thread
@@ -48,7 +47,7 @@ void BPF_STRUCT_OPS(onbeat_tick, struct task_struct *p)
 	USE_ARENA();
 	wake_leaving(cpu);
 	due = ob_min(c->curr ? c->timer : OB_NEVER, shell->ob.alarm_at);
-	if ((t && t->want && !is_bound(p)) || is_passed_over(cpu) ||
+	if ((t && OB_READ(t->want) && !is_bound(p)) || is_passed_over(cpu) ||
 	    (due != OB_NEVER && due <= bpf_ktime_get_ns()))
 		scx_bpf_kick_cpu(cpu, SCX_KICK_PREEMPT);
 }
@@ -60,11 +59,10 @@ static int timer_fired(void *map, u32 *slot, struct timer_slot *ts)
 
 	USE_ARENA();
 	at = shell->armed[cpu & (TIMER_SLOTS - 1)];
-	shell->armed[cpu & (TIMER_SLOTS - 1)] = OB_NEVER;
+	/* What others set from here on stays. */
+	OB_SWAP(shell->armed[cpu & (TIMER_SLOTS - 1)], OB_NEVER);
 	if (cpu >= ALARM_SLOT(0))
-		shell->alarm = OB_NEVER;
-	/* What is set from here on must not be lost to what was. */
-	full_barrier();
+		OB_SWAP(shell->alarm, OB_NEVER);
 	LOCKED(fx)
 	{
 		if (cpu >= ALARM_SLOT(0)) {
@@ -79,7 +77,7 @@ static int timer_fired(void *map, u32 *slot, struct timer_slot *ts)
 			next = shell->ob.cpu[cpu & 63].timer;
 		}
 		UNLOCK(fx);
-		effects_apply(&fx, now);
+		effects_apply(&fx);
 	}
 	if (next != OB_NEVER)
 		timer_set(cpu, next);

@@ -23,14 +23,6 @@ static __always_inline bool lock_take(void)
 	return false;
 }
 
-/* An atomic addition orders all accesses before it and after it. */
-static __always_inline void full_barrier(void)
-{
-	u64 word = 0;
-
-	__sync_fetch_and_add(&word, 1);
-}
-
 struct timer_slot {
 	struct bpf_timer timer;
 };
@@ -68,7 +60,7 @@ static __always_inline void effects_take(struct effects *fx)
 static __always_inline bool lower(u64 __arena *word, u64 at)
 {
 	while (can_loop) {
-		u64 was = *(volatile u64 __arena *)word;
+		u64 was = OB_READ(*word);
 
 		if (at >= was)
 			return false;
@@ -96,13 +88,13 @@ OB_FN void timer_set(u32 slot, u64 at)
 		u64 sooner;
 
 		if (bpf_timer_start(&ts->timer, at, BPF_F_TIMER_ABS)) {
-			*(volatile u64 __arena *)armed = OB_NEVER;
+			OB_WRITE(*armed, OB_NEVER);
 			shell->alarm = OB_NEVER;
 			__sync_fetch_and_add(&shell->timer_failed, 1);
 			scx_bpf_kick_cpu(bpf_get_smp_processor_id(), SCX_KICK_PREEMPT);
 			return;
 		}
-		sooner = *(volatile u64 __arena *)armed;
+		sooner = OB_READ(*armed);
 		if (sooner >= at)
 			return;
 		at = sooner;
@@ -148,7 +140,7 @@ OB_FN void effects_rearm(u64 rearm)
 	}
 }
 
-static __always_inline void effects_apply(struct effects *fx, u64 now)
+static __always_inline void effects_apply(struct effects *fx)
 {
 	if (fx->kick)
 		effects_kick(fx->kick);
@@ -170,11 +162,11 @@ static __always_inline void effects_apply(struct effects *fx, u64 now)
 		bpf_local_irq_restore(&__flags);              \
 		__sync_fetch_and_add(&shell->lock_failed, 1); \
 	} else
-#define UNLOCK(fx)                                  \
-	do {                                        \
-		effects_take(&fx);                  \
-		smp_store_release(&shell->lock, 0); \
-		bpf_local_irq_restore(&__flags);    \
+#define UNLOCK(fx)                               \
+	do {                                     \
+		effects_take(&fx);               \
+		OB_PUBLISH(shell->lock, 0U);     \
+		bpf_local_irq_restore(&__flags); \
 	} while (0)
 
 #endif

@@ -56,7 +56,7 @@ void BPF_STRUCT_OPS(onbeat_disable, struct task_struct *p)
 		ob_sleep(&shell->ob, t, now);
 		t->running = 0;
 		UNLOCK(fx);
-		effects_apply(&fx, now);
+		effects_apply(&fx);
 	}
 }
 
@@ -87,7 +87,7 @@ s32 BPF_STRUCT_OPS_SLEEPABLE(onbeat_init_task, struct task_struct *p,
 		if (t)
 			shell->free = t->next;
 		UNLOCK(fx);
-		effects_apply(&fx, bpf_ktime_get_ns());
+		effects_apply(&fx);
 	}
 	if (!t) {
 		__sync_fetch_and_add(&shell->pool_empty, 1);
@@ -109,9 +109,9 @@ s32 BPF_STRUCT_OPS_SLEEPABLE(onbeat_init_task, struct task_struct *p,
 		if (parent->want)
 			t->want = parent->want;
 		else if (parent->server)
-			t->want = reservation_name(parent->server);
+			t->want = ob_name(parent->server);
 		else if (parent->home)
-			t->want = reservation_name(parent->home);
+			t->want = ob_name(parent->home);
 	}
 	th->core = (u64)t;
 	return 0;
@@ -136,7 +136,7 @@ void BPF_STRUCT_OPS(onbeat_exit_task, struct task_struct *p, struct scx_exit_tas
 		t->next = shell->free;
 		shell->free = t;
 		UNLOCK(fx);
-		effects_apply(&fx, bpf_ktime_get_ns());
+		effects_apply(&fx);
 	}
 }
 

@@ -25,6 +25,7 @@ struct {
 
 #include "shell.h"
 #include "ob_setup.h"
+#include "ob_unlocked.h"
 
 const volatile bool use_timers = true;
 const volatile bool tracing;
@@ -38,7 +39,7 @@ struct shell __arena *shell;
 /*
  * Where the core's view of a thread is found: in task storage, and, quicker, in the thread's
  * dsq_vtime, which nobody else uses as no DSQ is ordered by it. 0: the core does not know it.
- * Its `want` is the reservation to join at the next switch (reservation_name), 0: none, ~0: leave.
+ * Its `want` is the reservation to join at the next switch (ob_name), 0: none, ~0: leave.
  */
 struct thread {
 	u64 core;
@@ -83,12 +84,12 @@ static __always_inline bool is_bound(const struct task_struct *p)
 	return (p->flags & PF_KTHREAD) && p->nr_cpus_allowed == 1;
 }
 
-/* What `want` holds for `sv`: never 0, and another for the next that gets its slot. */
-static __always_inline u64 reservation_name(ob_server_p sv)
+static __always_inline struct ob_pool reservations(void)
 {
-	return (u64)sv->generation << 32 | (sv->id + 1);
+	return (struct ob_pool){.at = shell->servers, .count = shell->nr_servers};
 }
 
+#include "queue.bpf.h"
 #include "turns.bpf.h"
 #include "clocks.bpf.h"
 #include "lifecycle.bpf.h"

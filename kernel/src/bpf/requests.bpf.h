@@ -21,7 +21,7 @@ static __always_inline int reserve(struct shell_reserve *arg)
 			id = sv->id;
 		}
 		UNLOCK(fx);
-		effects_apply(&fx, now);
+		effects_apply(&fx);
 	}
 	arg->id = id;
 	return 0;
@@ -39,7 +39,7 @@ static __always_inline int assign(struct shell_assign *arg)
 		return 0;
 	t = task_stored(p);
 	if (t && !is_bound(p)) {
-		u32 queued = 0, busy = 0, there = 0;
+		u32 busy = 0, there = 0;
 		u64 tid = p->scx.tid;
 
 		now = bpf_ktime_get_ns();
@@ -48,20 +48,14 @@ static __always_inline int assign(struct shell_assign *arg)
 			/* It may have ended meanwhile, and its place been given to another. */
 			there = t->payload == tid;
 			if (there) {
-				t->want = id >= 0 && id < shell->nr_servers
-					      ? reservation_name(&shell->servers[id])
-					      : OB_NEVER;
-				full_barrier();
-				busy = t->running || t->picked;
-				queued = t->waiting;
-				if (!busy) {
-					thread_join(t, now);
-					if (queued)
-						ob_ready(&shell->ob, t, now);
-				}
+				u64 want = OB_NEVER;
+
+				if (id >= 0 && id < shell->nr_servers)
+					want = ob_name(&shell->servers[id]);
+				busy = ob_ask(&shell->ob, reservations(), t, want, now);
 			}
 			UNLOCK(fx);
-			effects_apply(&fx, now);
+			effects_apply(&fx);
 			if (there)
 				arg->result = busy;
 		}
@@ -83,7 +77,7 @@ static __always_inline int place(struct shell_place *arg)
 		ob_account_set(&shell->servers[id], terms->rate, now);
 		ob_server_place(&shell->ob, &shell->servers[id], terms, now);
 		UNLOCK(fx);
-		effects_apply(&fx, now);
+		effects_apply(&fx);
 		return 0;
 	}
 	return -EBUSY;
@@ -116,7 +110,7 @@ static __always_inline int release(struct shell_release *arg)
 			result = 0;
 		}
 		UNLOCK(fx);
-		effects_apply(&fx, bpf_ktime_get_ns());
+		effects_apply(&fx);
 		arg->result = result;
 	}
 	return 0;

@@ -1,0 +1,314 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * A thread wakes, waits and is given a CPU. Part of main.bpf.c.
+ */
+#ifndef QUEUE_BPF_H
+#define QUEUE_BPF_H
+
+/* Of the kernel's headers, which are not in its type information: the whole process ends. */
+#define SIGNAL_GROUP_EXIT 0x00000004
+
+/* Best effort pays for what it ran since this was called last, or since it began to run. */
+static __always_inline void charge_share(struct task_struct *p, ob_task_p t)
+{
+	u64 ran = p->se.sum_exec_runtime;
+
+	ob_fair_charge(t, ran - t->ran);
+	t->ran = ran;
+}
+
+/* Whether `p`, which wakes, may have `here` when its waker sleeps, which will be at once. */
+static __always_inline bool is_free(const struct task_struct *p, s32 here, u64 wake_flags)
+{
+	return (wake_flags & SCX_WAKE_SYNC) && !tracing && ob_is_quiet(&shell->ob) &&
+	       (cpus_of(p) & OB_BIT(here)) && !scx_bpf_dsq_nr_queued(SCX_DSQ_LOCAL_ON | here);
+}
+
+s32 BPF_STRUCT_OPS(onbeat_select_cpu, struct task_struct *p, s32 prev_cpu, u64 wake_flags)
+{
+	ob_task_p t = task_of(p);
+	bool idle = false;
+	s32 cpu, here;
+
+	USE_ARENA();
+	/* Reservations are placed by the core. */
+	if (t && (!ob_is_unreserved(t) || t->home))
+		return prev_cpu;
+	if (t)
+		t->told = !bpf_in_interrupt();
+	here = bpf_get_smp_processor_id();
+	/* That the waker is about to sleep is a hint: it may hold a reservation, or go on for all
+	 * of its turn while another CPU is idle. */
+	if (shell->ob.engaged || !ob_sleeps_soon(OB_READ(shell->ob.cpu[here & 63].other)))
+		wake_flags &= ~(u64)SCX_WAKE_SYNC;
+	/* If nobody waits for a CPU its place is free in a moment. Who ran there last needs no
+	 * search for an idle one either. */
+	if (prev_cpu == here && is_free(p, here, wake_flags)) {
+		scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, BE_SLICE, 0);
+		return here;
+	}
+	cpu = scx_bpf_select_cpu_dfl(p, prev_cpu, wake_flags, &idle);
+	if (!idle && is_free(p, here, wake_flags)) {
+		cpu = here;
+		idle = true;
+	}
+	if (idle)
+		scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, BE_SLICE, 0);
+	return cpu;
+}
+
+/* The core does not know of it: any CPU may have it. Who runs a reservation looks for others only
+ * when told to. */
+static __always_inline void to_anybody(struct task_struct *p, u64 enq_flags)
+{
+	s32 cpu = scx_bpf_task_cpu(p);
+
+	scx_bpf_dsq_insert(p, SCX_DSQ_GLOBAL, BE_SLICE, enq_flags);
+	scx_bpf_kick_cpu(cpu, SCX_KICK_PREEMPT);
+}
+
+/* Whether `t`, which wakes and may run on `cpu` only, need not go through the core. */
+static __always_inline bool is_next(ob_task_p t, s32 cpu)
+{
+	return !tracing && ob_is_next(&shell->ob, &shell->ob.cpu[cpu & 63], t) &&
+	       !scx_bpf_dsq_nr_queued(SCX_DSQ_LOCAL_ON | cpu);
+}
+
+void BPF_STRUCT_OPS(onbeat_enqueue, struct task_struct *p, u64 enq_flags)
+{
+	ob_task_p t = task_of(p);
+	u64 now, cpus;
+	bool dying;
+
+	USE_ARENA();
+	/* Kernel threads of one CPU serve interrupts and the like: at once, but after each other.
+	 */
+	if (is_bound(p)) {
+		if (!scx_bpf_task_running(p) && !(shell->bound & OB_BIT(scx_bpf_task_cpu(p))))
+			enq_flags |= SCX_ENQ_PREEMPT;
+		scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, BE_SLICE, enq_flags);
+		return;
+	}
+	if (!t) {
+		to_anybody(p, enq_flags);
+		return;
+	}
+	/* Then select_cpu is not asked. */
+	if (p->nr_cpus_allowed == 1 && (enq_flags & SCX_ENQ_WAKEUP)) {
+		t->told = !bpf_in_interrupt();
+		if (is_next(t, scx_bpf_task_cpu(p))) {
+			scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, BE_SLICE, enq_flags);
+			return;
+		}
+	}
+	now = bpf_ktime_get_ns();
+	cpus = cpus_of(p);
+	dying = p->signal->flags & SIGNAL_GROUP_EXIT;
+	LOCKED(fx)
+	{
+		/* Who has been killed only has to end: of a budget that is used up it would wait
+		 * for turns. */
+		if (dying && (t->server || t->home))
+			t->want = OB_NEVER;
+		ob_enqueue(&shell->ob, reservations(), t, cpus, now);
+		UNLOCK(fx);
+		effects_apply(&fx);
+		return;
+	}
+	to_anybody(p, enq_flags);
+}
+
+void BPF_STRUCT_OPS(onbeat_dequeue, struct task_struct *p, u64 deq_flags)
+{
+	ob_task_p t = task_of(p);
+
+	USE_ARENA();
+	/* From Linux 7.1 on also called for every thread that goes to a CPU, `picked` then. */
+	if (!t || !t->waiting)
+		return;
+	LOCKED(fx)
+	{
+		ob_unqueue(&shell->ob, t);
+		UNLOCK(fx);
+		effects_apply(&fx);
+	}
+}
+
+/*
+ * Linux 7.2 asks, when an idle CPU takes up a task in ops.dispatch, to skip the clock's update at
+ * the *next* switch (local_dsq_post_enq calls wakeup_preempt), and what the task has used since the
+ * last tick is then booked to nobody. A switch that changes nothing takes the request away. (After
+ * a thread of another class it is needless, and seldom.)
+ */
+static __always_inline void settle_clock(s32 cpu)
+{
+	scx_bpf_kick_cpu(cpu, 0);
+}
+
+/*
+ * Between a CPU's leaving cpu_active_mask and ops.cpu_offline the kernel waits for a grace period.
+ * What is dispatched to the CPU meanwhile from another's run queue lands in the global queue, which
+ * a busy machine does not look at.
+ */
+extern const void __cpu_active_mask __ksym;
+
+static __always_inline bool is_leaving(s32 cpu)
+{
+	u64 active = 0;
+
+	if (bpf_probe_read_kernel(&active, sizeof(active), &__cpu_active_mask))
+		return false;
+	return !(active & OB_BIT(cpu));
+}
+
+static __always_inline void cpu_change(s32 cpu, u32 on, u64 now)
+{
+	LOCKED(fx)
+	{
+		ob_online(&shell->ob, cpu, on, now);
+		UNLOCK(fx);
+		effects_apply(&fx);
+	}
+}
+
+/* The core learns that `cpu` goes. The service will place reservations anew, but it may itself be
+ * waiting for a thread of theirs that may run nowhere else. */
+OB_FN void cpu_gone(s32 cpu, u64 now)
+{
+	u32 i;
+
+	if (!(shell->ob.online & OB_BIT(cpu)))
+		return;
+	cpu_change(cpu, 0, now);
+	for (i = OB_ZERO; i < shell->nr_servers && can_loop; i++) {
+		if (shell->servers[i].used != 1)
+			continue;
+		LOCKED(fx)
+		{
+			ob_server_strand(&shell->ob, &shell->servers[i], now);
+			UNLOCK(fx);
+			effects_apply(&fx);
+		}
+	}
+}
+
+/* `t`, taken from its queue for a CPU that it may not go to (any more), waits again. */
+OB_FN void put_back(ob_task_p t OB_ARG, u64 cpus, u64 now)
+{
+	LOCKED(fx)
+	{
+		/* Unless it has been enqueued or has left meanwhile. */
+		if (t->picked) {
+			t->cpus = cpus;
+			ob_ready(&shell->ob, t, now);
+		}
+		UNLOCK(fx);
+		effects_apply(&fx);
+	}
+}
+
+/*
+ * A CPU that is going off line is not asked for work any more, but the kernel waits for its run
+ * queue to empty: what may run nowhere else is put into its own queue from here, and moved away by
+ * the kernel when that CPU picks it.
+ */
+OB_FN void rescue(u64 now)
+{
+	u32 i;
+
+	for (i = OB_ZERO; i < 8 && can_loop; i++) {
+		struct task_struct *p;
+		ob_task_p t = NULL;
+
+		LOCKED(fx)
+		{
+			t = ob_fair_stranded(&shell->ob);
+			if (t) {
+				ob_fair_remove(&shell->ob, t, now);
+				t->picked = 1;
+			}
+			UNLOCK(fx);
+			effects_apply(&fx);
+		}
+		if (!t)
+			return;
+		bpf_rcu_read_lock();
+		p = scx_bpf_tid_to_task(t->payload);
+		if (p)
+			scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL_ON | scx_bpf_task_cpu(p), BE_SLICE, 0);
+		bpf_rcu_read_unlock();
+	}
+}
+
+/* What `cpu` is to run, where `pt`, or nobody, could go on: a thread of the core's, its `found`
+ * then says how the kernel knows it. Global, for the verifier would follow each way through it into
+ * all that comes after. */
+OB_FN u64 dispatch_pick(u32 cpu, ob_task_p pt OB_ARG, u64 now)
+{
+	ob_task_p t = NULL;
+
+	LOCKED(fx)
+	{
+		t = ob_next(&shell->ob, cpu, pt, now);
+		if (t) {
+			shell->found[cpu & 63].tid = t->payload;
+			shell->found[cpu & 63].slice = t->server ? SCX_SLICE_INF : BE_SLICE;
+		}
+		UNLOCK(fx);
+		effects_apply(&fx);
+	}
+	return (u64)t;
+}
+
+void BPF_STRUCT_OPS(onbeat_dispatch, s32 cpu, struct task_struct *prev)
+{
+	struct shell_found __arena *found = &shell->found[cpu & 63];
+	ob_task_p pt = NULL;
+	u64 now;
+	u32 try;
+
+	USE_ARENA();
+	if (prev && (prev->scx.flags & SCX_TASK_QUEUED) && !is_bound(prev))
+		pt = task_of(prev);
+	if (pt && !pt->server)
+		charge_share(prev, pt);
+	/* It joins or leaves a reservation when it is enqueued. */
+	if (pt && OB_READ(pt->want))
+		pt = NULL;
+	now = bpf_ktime_get_ns();
+	if (ob_fair_strands(&shell->ob))
+		rescue(now);
+	for (try = OB_ZERO; try < 8 && can_loop; try++) {
+		ob_task_p t = (ob_task_p)dispatch_pick(cpu, pt, now);
+		struct task_struct *p;
+		bool leaving;
+		u64 cpus;
+
+		if (!t)
+			return;
+		if (t == pt) {
+			scx_bpf_task_set_slice(prev, found->slice);
+			return;
+		}
+		bpf_rcu_read_lock();
+		p = scx_bpf_tid_to_task(found->tid);
+		cpus = p ? cpus_of(p) : 0;
+		leaving = p && scx_bpf_task_cpu(p) != cpu && is_leaving(cpu);
+		if ((cpus & OB_BIT(cpu)) && !leaving) {
+			scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, found->slice, 0);
+			bpf_rcu_read_unlock();
+			if (!prev && shell->ob.engaged)
+				settle_clock(cpu);
+			return;
+		}
+		bpf_rcu_read_unlock();
+		if (leaving)
+			cpu_gone(cpu, now);
+		/* Affinities change, with or without (migrate_disable) a word to us. Who has gone
+		 * altogether is not there any more. */
+		if (cpus)
+			put_back(t, cpus, now);
+	}
+}
+
+#endif
