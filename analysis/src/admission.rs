@@ -47,8 +47,8 @@ impl Admission {
         })
     }
 
-    /// Takes over a reservation that another book placed `at` ([`Plan::keep`]): it is booked if it fits. Says where it is
-    /// served now, and whether it fits.
+    /// Takes over a reservation that another book placed `at` ([`Plan::keep`]): it is booked if it fits. Says where it
+    /// is served now, and whether it fits.
     pub fn keep(&mut self, id: u32, demand: &Demand, at: &Place) -> (Place, bool) {
         self.plan.keep(id, demand, at)
     }

@@ -74,7 +74,8 @@ proptest! {
                         prop_assert_eq!(members, &world.processes[&r.pid].1.iter().copied().collect());
                         prop_assert!(server.place.cpus & world.online != 0 && !cpus.is_empty());
                         prop_assert!(server.place.domain < book.settings.domains());
-                        let domain = book.settings.machine(u64::MAX, &Above::default()).domain_cpus(server.place.domain);
+                        let machine = book.settings.machine(u64::MAX, &Above::default());
+                        let domain = machine.domain_cpus(server.place.domain);
                         prop_assert_eq!(server.place.cpus & !domain, 0);
                         if let Some(split) = &server.place.split {
                             let sum: u64 = split.shares.iter().map(|(_, budget)| budget).sum();
