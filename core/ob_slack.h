@@ -103,31 +103,16 @@ OB_INLINE u64 ob_slack_lasts(ob_p ob, u64 each)
 	return each - ob_min(each, each * p / 1000 * p / (1000 - p));
 }
 
-/* Takes into account the gap at a time `left` ns from now, by the servers summed up so far. */
-OB_INLINE void ob_slack_gap(ob_p ob, ob_domain_p d, u64 left)
-{
-	s64 gap = (s64)(d->sum.cpus * left);
-
-	if (ob->share_permille)
-		gap += d->sum.ahead - (s64)(d->sum.cpus * left * ob->share_permille / 1000);
-	gap -= (s64)((d->sum.shares + d->bandwidth - d->pledged) * left >> OB_SHARE_BITS);
-	gap += d->sum.since - d->sum.owed - d->sum.forced;
-	if (gap < d->sum.least)
-		d->sum.least = gap;
-}
-
 /* Sums up what must be served by `left` ns from now of the servers from `n` on, which are due then
  * or later: each has one CPU at a time, less best effort's share of that. On one CPU the gap at
  * their own deadlines says as much. */
 OB_FN void ob_slack_force(ob_p ob OB_ARG, ob_domain_p d OB_ARG, ob_node_p n OB_ARG, u64 left,
 			  u64 now)
 {
-	u64 gives = 1000 - ob->share_permille, far = d->largest * 1000 / gives;
+	u64 gives = 1000 - ob->share_permille;
 
 	d->sum.forced = 0;
-	if (d->sum.cpus < 2)
-		return;
-	for (; n && n->key < now + left + far && OB_LOOP; n = ob_tree_next(n)) {
+	for (; n && n != d->sum.past && OB_LOOP; n = ob_tree_next(n)) {
 		u64 due = ob_min(n->key > now ? n->key - now : 0, OB_SLACK_FAR);
 		s64 e = ob_pledged(OB_SERVER_OF_PLEDGE(n), due, now);
 
@@ -142,23 +127,62 @@ OB_FN void ob_slack_force(ob_p ob OB_ARG, ob_domain_p d OB_ARG, ob_node_p n OB_A
 	}
 }
 
+/* Of the servers due later than `left` ns from now, the budgets of those that may count by then. */
+OB_FN void ob_slack_near(ob_p ob OB_ARG, ob_domain_p d OB_ARG, u64 left, u64 now)
+{
+	u64 far = d->largest * 1000 / (1000 - ob->share_permille);
+	ob_node_p n = d->sum.past;
+
+	for (; n && n->key < now + left + far && OB_LOOP; n = ob_tree_next(n)) {
+		u64 due = ob_min(n->key > now ? n->key - now : 0, OB_SLACK_FAR);
+
+		d->sum.near += ob_pledged(OB_SERVER_OF_PLEDGE(n), due, now);
+	}
+	d->sum.past = n;
+}
+
+/* Takes into account the gap at a time `left` ns from now, by the servers summed up so far; those
+ * from `n` on are due then or later. What they force is at most `near`, and need not be known where
+ * even so the gap is not the least. */
+OB_FN void ob_slack_gap(ob_p ob OB_ARG, ob_domain_p d OB_ARG, ob_node_p n OB_ARG, u64 left, u64 now)
+{
+	s64 gap = (s64)(d->sum.cpus * left);
+
+	if (ob->share_permille)
+		gap += d->sum.ahead - (s64)(d->sum.cpus * left * ob->share_permille / 1000);
+	gap -= (s64)((d->sum.shares + d->bandwidth - d->pledged) * left >> OB_SHARE_BITS);
+	gap += d->sum.since - d->sum.owed;
+	if (n && d->sum.cpus > 1) {
+		ob_slack_near(ob, d, left, now);
+		if (gap - d->sum.near >= d->sum.least)
+			return;
+		ob_slack_force(ob, d, n, left, now);
+		gap -= d->sum.forced;
+	}
+	if (gap < d->sum.least)
+		d->sum.least = gap;
+}
+
 /* Adds `sv`, and the gap at its deadline. */
 OB_FN void ob_slack_add(ob_p ob OB_ARG, ob_domain_p d OB_ARG, ob_server_p sv OB_ARG, u64 now)
 {
 	u64 left = ob_min(sv->s > now ? sv->s - now : 0, OB_SLACK_FAR);
+	s64 e = ob_pledged(sv, left, now);
 
 	if (sv->state && (sv->spent || sv->late || ob_policy_lends(sv) == OB_LENDS_START))
 		d->sum.claims++;
 	if (d->sum.fresh <= left) {
-		ob_slack_force(ob, d, &sv->pledge, d->sum.fresh, now);
-		ob_slack_gap(ob, d, d->sum.fresh);
+		ob_slack_gap(ob, d, &sv->pledge, d->sum.fresh, now);
 		d->sum.fresh = OB_NEVER;
 	}
-	d->sum.owed += ob_pledged(sv, left, now);
+	if (d->sum.past == &sv->pledge)
+		d->sum.past = ob_tree_next(&sv->pledge);
+	else
+		d->sum.near -= e;
+	d->sum.owed += e;
 	d->sum.shares += sv->share;
 	d->sum.since += (s64)(sv->share * left >> OB_SHARE_BITS);
-	ob_slack_force(ob, d, ob_tree_next(&sv->pledge), left, now);
-	ob_slack_gap(ob, d, left);
+	ob_slack_gap(ob, d, ob_tree_next(&sv->pledge), left, now);
 }
 
 /*
@@ -179,7 +203,8 @@ OB_FN void ob_slack_reckon(ob_p ob OB_ARG, ob_domain_p d OB_ARG, u64 now)
 	d->sum.shares = 0;
 	d->sum.owed = 0;
 	d->sum.since = 0;
-	d->sum.forced = 0;
+	d->sum.near = 0;
+	d->sum.past = n;
 	d->sum.pairs = 0;
 	d->sum.fresh = ob_min(d->shortest, OB_SLACK_FAR);
 	if (ob->share_period)
@@ -194,7 +219,7 @@ OB_FN void ob_slack_reckon(ob_p ob OB_ARG, ob_domain_p d OB_ARG, u64 now)
 			return;
 	}
 	if (d->sum.fresh != OB_NEVER)
-		ob_slack_gap(ob, d, d->sum.fresh);
+		ob_slack_gap(ob, d, OB_NULL, d->sum.fresh, now);
 }
 
 /* The domain has become tight, or is no more: its servers have other keys. */

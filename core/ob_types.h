@@ -238,8 +238,10 @@ struct ob_sums {
 	s64 owed;   /* budgets left of the servers so far */
 	s64 since;  /* their shares times the time to their deadlines */
 	s64 forced; /* of the budgets due later, what must be served by then */
-	u64 pairs;  /* that have been compared for it */
-	s64 least;  /* gap so far */
+	s64 near;   /* budgets left of those due later that may count in that */
+	struct ob_node OB_ARENA *past; /* the first pledge that does not count in `near` yet */
+	u64 pairs;                     /* that have been compared for it */
+	s64 least;                     /* gap so far */
 	u64 fresh;  /* when a new job could be due at first, ns from now; OB_NEVER: done */
 	u64 claims; /* servers that stand elsewhere than by their own pair */
 };

@@ -72,7 +72,7 @@ fn the_core_takes_reservations_as_they_are_planned() {
             assert_eq!((server.cpus, server.budget, server.period), (r.cpus, r.budget, r.period));
             // SAFETY: a domain of the core, which lives.
             assert_eq!(r.cpus & !unsafe { (*server.domain).cpus }, 0, "{}", policy.name);
-            let legs: Vec<_> = server.plan[..server.legs as usize]
+            let legs: Vec<_> = server.windows.plan[..server.windows.legs as usize]
                 .iter()
                 .map(|leg| (leg.cpus.trailing_zeros(), leg.budget))
                 .collect();
