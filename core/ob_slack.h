@@ -168,6 +168,7 @@ OB_FN void ob_slack_add(ob_p ob OB_ARG, ob_domain_p d OB_ARG, ob_server_p sv OB_
 {
 	u64 left = ob_min(sv->s > now ? sv->s - now : 0, OB_SLACK_FAR);
 	s64 e = ob_pledged(sv, left, now);
+	ob_node_p next = ob_tree_next(&sv->pledge);
 
 	if (sv->state && (sv->spent || sv->late || ob_policy_lends(sv) == OB_LENDS_START))
 		d->sum.claims++;
@@ -176,13 +177,13 @@ OB_FN void ob_slack_add(ob_p ob OB_ARG, ob_domain_p d OB_ARG, ob_server_p sv OB_
 		d->sum.fresh = OB_NEVER;
 	}
 	if (d->sum.past == &sv->pledge)
-		d->sum.past = ob_tree_next(&sv->pledge);
+		d->sum.past = next;
 	else
 		d->sum.near -= e;
 	d->sum.owed += e;
 	d->sum.shares += sv->share;
 	d->sum.since += (s64)(sv->share * left >> OB_SHARE_BITS);
-	ob_slack_gap(ob, d, ob_tree_next(&sv->pledge), left, now);
+	ob_slack_gap(ob, d, next, left, now);
 }
 
 /*

@@ -201,7 +201,7 @@ fn a_sweep_counts_no_set_that_it_could_not_draw() {
         "{found}"
     );
     let few = File::new(sweep.replace("count = 4", "count = 3"));
-    assert!(complaint(&onbeat(&["sweep", few.path()])).contains("no more than 3"));
+    assert!(complaint(&onbeat(&["sweep", few.path()])).contains("lower it to 3"));
     let twice = File::new(sweep.replace("[\"p-edf-ff\"]", "[\"p-edf-ff\", \"p-edf-ff\"]"));
     assert!(complaint(&onbeat(&["sweep", twice.path()])).contains("twice"));
 }
