@@ -106,8 +106,7 @@ OB_INLINE u64 ob_slack_lasts(ob_p ob, u64 each)
 /* Sums up what must be served by `left` ns from now of the servers from `n` on, which are due then
  * or later: each has one CPU at a time, less best effort's share of that. On one CPU the gap at
  * their own deadlines says as much. */
-OB_FN void ob_slack_force(ob_p ob OB_ARG, ob_domain_p d OB_ARG, ob_node_p n OB_ARG, u64 left,
-			  u64 now)
+OB_INLINE void ob_slack_force(ob_p ob, ob_domain_p d, ob_node_p n, u64 left, u64 now)
 {
 	u64 gives = 1000 - ob->share_permille;
 
@@ -128,7 +127,7 @@ OB_FN void ob_slack_force(ob_p ob OB_ARG, ob_domain_p d OB_ARG, ob_node_p n OB_A
 }
 
 /* Of the servers due later than `left` ns from now, the budgets of those that may count by then. */
-OB_FN void ob_slack_near(ob_p ob OB_ARG, ob_domain_p d OB_ARG, u64 left, u64 now)
+OB_INLINE void ob_slack_near(ob_p ob, ob_domain_p d, u64 left, u64 now)
 {
 	u64 far = d->largest * 1000 / (1000 - ob->share_permille);
 	ob_node_p n = d->sum.past;

@@ -144,7 +144,10 @@ fn a_cycle_that_a_mark_began_early_begins_whole_when_its_job_comes() {
         core.sleep(0, end);
         core.ready(0, sleeps_until);
         let server = core.server(0);
-        assert_eq!((server.windows.cycle, server.windows.leg, server.e), (sleeps_until, 0, 5 * MS as i64));
+        assert_eq!(
+            (server.windows.cycle, server.windows.leg, server.e),
+            (sleeps_until, 0, 5 * MS as i64)
+        );
         assert_eq!(server.s, sleeps_until + 10 * MS);
     }
 }

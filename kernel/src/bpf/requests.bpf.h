@@ -6,7 +6,7 @@
 #ifndef REQUESTS_BPF_H
 #define REQUESTS_BPF_H
 
-static __always_inline int reserve(struct shell_reserve *arg)
+static __noinline int reserve(struct shell_reserve *arg)
 {
 	ob_server_p sv = NULL;
 	u64 now = bpf_ktime_get_ns();
@@ -27,7 +27,7 @@ static __always_inline int reserve(struct shell_reserve *arg)
 	return 0;
 }
 
-static __always_inline int assign(struct shell_assign *arg)
+static __noinline int assign(struct shell_assign *arg)
 {
 	struct task_struct *p = bpf_task_from_pid(arg->tid);
 	ob_task_p t;
@@ -64,7 +64,7 @@ static __always_inline int assign(struct shell_assign *arg)
 	return 0;
 }
 
-static __always_inline int place(struct shell_place *arg)
+static __noinline int place(struct shell_place *arg)
 {
 	s32 id = arg->id;
 	ob_terms_p terms = &shell->terms;
@@ -83,7 +83,7 @@ static __always_inline int place(struct shell_place *arg)
 	return -EBUSY;
 }
 
-static __always_inline int release(struct shell_release *arg)
+static __noinline int release(struct shell_release *arg)
 {
 	ob_server_p sv;
 	s32 id = arg->id;
