@@ -308,6 +308,18 @@ OB_FN void ob_run(ob_p ob OB_ARG, u32 cpu, ob_task_p t OB_ARG, u64 now)
 		ob->kick |= OB_BIT(cpu);
 }
 
+/* A thread of a reservation has begun to run on `c`. While it was on its way here somebody may have
+ * come who goes first, and the kick for whom was lost. */
+OB_FN void ob_run_check(ob_p ob OB_ARG, ob_cpu_p c OB_ARG, u64 now)
+{
+	ob_node_p first;
+
+	ob_server_restand(c->server, now);
+	first = ob_tree_first(&c->domain->active, OB_BIT(c->id));
+	if (ob_server_rests(c->server) || (first && ob_key_beats(first->key, c->key)))
+		ob->kick |= OB_BIT(c->id);
+}
+
 /* What runs on `cpu` stops, for `reason` (enum ob_stop). */
 OB_FN void ob_stop(ob_p ob OB_ARG, u32 cpu, u64 reason, u64 now)
 {

@@ -122,14 +122,20 @@ OB_INLINE int ob_begin_alone(ob_p ob, ob_cpu_p c, ob_task_p t, int round)
 /* The same under the lock, for any thread. */
 OB_INLINE void ob_begin(ob_p ob, struct ob_pool pool, u32 cpu, ob_task_p t, u64 now)
 {
-	if (t->want)
+	u64 joins = t->want;
+
+	if (joins)
 		ob_join(ob, pool, t, now);
 	if (!t->awake)
 		ob_ready(ob, t, now);
 	ob_unqueue(ob, t);
 	ob_run(ob, cpu, t, now);
-	if (t->server)
+	if (!t->server)
+		return;
+	if (joins)
 		ob_server_requeue(ob, t->server);
+	else
+		ob_run_check(ob, ob_cpu(ob, cpu), now);
 }
 
 /* `t`, which began alone on `c`, stops. Who does not go on, but sleeps, stays claimed until then.
