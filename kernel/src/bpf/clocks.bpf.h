@@ -74,7 +74,8 @@ static int timer_fired(void *map, u32 *slot, struct timer_slot *ts)
 				if (now > at && now - at > shell->late_max)
 					shell->late_max = now - at;
 			}
-			next = shell->ob.cpu[cpu & 63].timer;
+			if (!(shell->ob.kick & OB_BIT(cpu)))
+				next = shell->ob.cpu[cpu & 63].timer;
 		}
 		UNLOCK(fx);
 		effects_apply(&fx);

@@ -146,8 +146,9 @@ static __always_inline void effects_apply(struct effects *fx)
 		effects_kick(fx->kick);
 	if (!use_timers)
 		return;
-	if (fx->rearm)
-		effects_rearm(fx->rearm);
+	/* Who picks again sets its timer then. */
+	if (fx->rearm & ~fx->kick)
+		effects_rearm(fx->rearm & ~fx->kick);
 	if (fx->alarm_at != OB_NEVER)
 		alarm_set(fx->alarm_at);
 }
