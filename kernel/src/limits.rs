@@ -124,6 +124,6 @@ mod tests {
         assert_eq!(refusal.nearest, Nearest::default());
         assert!(user(two, &held[..4], 59, &tiny, yes).is_ok());
         let refusal = user(two, &held[..4], 60, &tiny, yes).unwrap_err();
-        assert!(refusal.reason.contains("60 of them are over"), "{}", refusal.reason);
+        assert!(refusal.reason.contains("60 of them have ended"), "{}", refusal.reason);
     }
 }

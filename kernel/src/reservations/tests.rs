@@ -417,7 +417,7 @@ fn reservations_that_are_over_count_against_their_user_until_the_connection_is_c
     book.tick();
     fake.process(10, 1000, 1);
     let refusal = refused(book.answer(USER, ask(10, 1, 1000)));
-    assert!(refusal.reason.contains("64 of them are over"), "{}", refusal.reason);
+    assert!(refusal.reason.contains("64 of them have ended"), "{}", refusal.reason);
     book.disconnected(USER.connection);
     book.tick();
     granted(book.answer(USER, ask(10, 1, 1000)));
