@@ -223,7 +223,7 @@ OB_INLINE void ob_account_begin(ob_p ob, ob_server_p sv)
 		return;
 	if (sv->vtime + ob->slice < ob->vtime)
 		sv->vtime = ob->vtime - ob->slice;
-	ob->vtime = ob_max(ob->vtime, sv->vtime);
+	ob_raise(&ob->vtime, sv->vtime);
 }
 
 /* Whether best effort, `prev` or who waits for `bit`, goes before the demoted `sv`. */

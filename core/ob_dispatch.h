@@ -442,7 +442,7 @@ OB_INLINE void ob_refill(ob_p ob, ob_server_p sv, u64 now)
 OB_INLINE void ob_laxity_over(ob_p ob, ob_server_p sv, u64 now)
 {
 	/* A thread of it has run meanwhile beside those that wait. */
-	if (sv->running && now > sv->charged) {
+	if (sv->running) {
 		ob_server_charge(sv, now);
 		ob_server_requeue(ob, sv);
 		if (!ob_due_comes(&sv->due, OB_DUE_LAXITY, now))

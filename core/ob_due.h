@@ -12,6 +12,9 @@
 
 #include "ob_types.h"
 
+/* Both functions below name all kinds. */
+_Static_assert(OB_DUE_COUNT == 7, "ob_due_link, ob_due_forget");
+
 /* Links `due` where its first instant is. */
 OB_FN void ob_due_link(ob_p ob OB_ARG, ob_due_p due OB_ARG)
 {
@@ -51,7 +54,7 @@ OB_INLINE int ob_due_comes(ob_due_p due, u32 kind, u64 now)
 	return 1;
 }
 
-/* Nothing is. */
+/* Nothing is due at a server. */
 OB_INLINE void ob_due_forget(ob_p ob, ob_due_p due)
 {
 	ob_tree_remove(&ob->due, &due->node);

@@ -18,7 +18,7 @@ OB_FN void ob_server_strand(ob_p ob OB_ARG, ob_server_p sv OB_ARG, u64 now)
 		ob_thread_unlink(sv, t);
 		ob_ready(ob, t, now);
 	}
-	if (sv->state == OB_READY)
+	if (sv->state)
 		ob_server_requeue(ob, sv);
 }
 

@@ -77,6 +77,8 @@ OB_FN void ob_patience_lost(ob_p ob OB_ARG, ob_server_p sv OB_ARG, u64 now)
 {
 	u64 cpus, idle;
 
+	if (!sv->waiting)
+		return;
 	/* It has been served since; but siblings that run may be where others may not. */
 	if (!sv->pinned && (sv->running || sv->served + OB_PATIENCE > now)) {
 		if (sv->running)

@@ -49,7 +49,7 @@ OB_INLINE void ob_pledges_forget(ob_domain_p d, u64 now)
 }
 
 /* What `sv` has pledged by its deadline, `left` ns from now. One that sleeps has what it would keep
- * when it wakes: with more a new pair begins (ob_server_cbs_release). */
+ * when it wakes: with more a new pair begins (ob_whole_take_up). */
 OB_INLINE s64 ob_pledged(ob_server_p sv, u64 left, u64 now)
 {
 	s64 e = sv->e, most = (s64)(sv->share * left >> OB_SHARE_BITS);
@@ -98,14 +98,14 @@ OB_FN void ob_slack_cpus(ob_p ob OB_ARG, ob_domain_p d OB_ARG, u64 first, u64 no
  * been paid ahead is used up at one of σ/(1 − σ), together 1 + σ²/(1 − σ). */
 OB_INLINE u64 ob_slack_lasts(ob_p ob, u64 each)
 {
-	u64 p = ob->share_permille;
+	u64 p = ob->share_permille, whole = 1000 * (1000 - p);
 
-	return each - ob_min(each, each * p / 1000 * p / (1000 - p));
+	return each * whole / (whole + p * p);
 }
 
-/* Sums up what must be served by `left` ns from now of the servers from `n` on, which are due then
- * or later: each has one CPU at a time, less best effort's share of that. On one CPU the gap at
- * their own deadlines says as much. */
+/* Sums up what must be served by `left` ns from now of the servers from `n` to `past`, which are
+ * due then or later: each has one CPU at a time, less best effort's share of that. On one CPU the
+ * gap at their own deadlines says as much. */
 OB_INLINE void ob_slack_force(ob_p ob, ob_domain_p d, ob_node_p n, u64 left, u64 now)
 {
 	u64 gives = 1000 - ob->share_permille;
@@ -255,7 +255,7 @@ OB_INLINE u64 ob_slack_wait(ob_domain_p d, u64 least)
 /* Sees whether `d` is tight, and sets when to look again. */
 OB_FN void ob_slack_look(ob_p ob OB_ARG, ob_domain_p d OB_ARG, u64 now)
 {
-	u64 each, least = d->tight ? 2 * OB_SLACK_LEAST : OB_SLACK_LEAST;
+	u64 each, lasts, least = d->tight ? 2 * OB_SLACK_LEAST : OB_SLACK_LEAST;
 	u8 tight;
 
 	ob_slack_reckon(ob, d, now);
@@ -265,9 +265,11 @@ OB_FN void ob_slack_look(ob_p ob OB_ARG, ob_domain_p d OB_ARG, u64 now)
 		return;
 	}
 	each = d->sum.least > 0 ? (u64)d->sum.least / ob_max(d->sum.cpus, 1) : 0;
-	/* What was tight stays so until there is some more. */
-	tight = each < least;
-	each = tight ? ob_slack_wait(d, least) : ob_slack_lasts(ob, each - OB_SLACK_LEAST / 2);
+	lasts = ob_slack_lasts(ob, each - ob_min(each, OB_SLACK_LEAST / 2));
+	/* What was tight stays so until there is some more. Slack that a great share of best effort
+	 * may use up sooner than it can be looked at is none. */
+	tight = each < least || lasts < OB_SLACK_SOONEST;
+	each = tight ? ob_slack_wait(d, least) : lasts;
 	ob_due_set(ob, &d->due, OB_DUE_LOOK, now + each);
 	if (tight == d->tight)
 		return;

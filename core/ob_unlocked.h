@@ -4,26 +4,30 @@
  * begins to run, stops, sleeps; looks at what others are about to change.
  *
  * Whose words are what:
- *   the CPU's       `other`, `started`, `vtime` of a CPU: it alone writes them, with or without the
- *                   lock. Others read them once (OB_READ): the answer may be old, a guess.
- *   the thread's    vtime, used, burst, ran, told, awake, picked, cpu of one that is unreserved and
- *                   claimed: the CPU that has it (the kernel lets one CPU at a time have it).
- *                   Otherwise, and all else of it always, who has the lock.
- *   `key` of a CPU  written by it when it begins to run a thread, and under the lock: a claim
- *                   (ob_preempt) that is overwritten has been kicked for, so the CPU picks.
- *   ob->idle        single bits, atomically, so that nobody writes back another CPU's bit.
- *   ob->vtime       raised atomically, never lowered.
- *   `running`       of a thread: written by the CPU that has it. `want`: under the lock.
- *   all others      written under the lock; read without it they may be old. Who comes too late to
- *                   be seen has kicked a CPU.
+ *
+ * - `other`, `started`, `vtime` of a CPU: that CPU's, with or without the lock; `started` also who
+ *   has the lock, while it runs a reservation. Others read them once (OB_READ) and may get an old
+ *   answer: a guess.
+ * - vtime, used, burst, ran, told, awake, picked, cpu of a thread that is unreserved and claimed:
+ *   the CPU's that has it (the kernel lets one at a time). Otherwise, and all else of a thread
+ *   always: of who has the lock.
+ * - `key` of a CPU: written by it when it begins to run a thread, and under the lock. A claim
+ *   (ob_preempt) that is overwritten has been kicked for, so the CPU picks.
+ * - ob->idle: single bits, atomically, so that nobody writes back another CPU's bit.
+ * - ob->vtime: raised atomically, never lowered.
+ * - `running` of a thread: written by the CPU that has it. `want`: under the lock.
+ * - all others: written under the lock; read without it they may be old. Who comes too late to be
+ *   seen has kicked a CPU.
  *
  * The hand-over of a thread to a reservation, each side of which first says what it is about to do
  * and then looks for the other (Dekker), with a full barrier between (OB_SWAP):
- *   a CPU   1 running = 1 (ob_claim)   2 want? server? away?   none: 3 its words   4 running = 0
- *   ob_ask  1 want = the reservation   2 running? picked?      none: 3 its words, server   4 want =
- * 0 One of them at least sees the other. If the CPU does, it takes the lock and joins. If ob_ask
+ *
+ *   a CPU:   running = 1 (ob_claim); want, server or away? if none, its words; running = 0
+ *   ob_ask:  want = the reservation; running or picked? if none, its words; want = 0
+ *
+ * One of them at least sees the other. If the CPU does, it takes the lock and joins. If ob_ask
  * does, it leaves `want` to the thread's next switch. Each lets go last, so that who sees that sees
- * all of 3 (OB_PUBLISH); the CPU looks at `want` before `server`.
+ * all it has written (OB_PUBLISH); the CPU looks at `want` before `server`.
  */
 #ifndef OB_UNLOCKED_H
 #define OB_UNLOCKED_H

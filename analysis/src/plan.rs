@@ -267,7 +267,7 @@ impl Plan {
     }
 
     /// As [`Plan::place`], of a reservation that is `at` some place now: it stays on those CPUs if it fits there, or if
-    /// it fits nowhere and one of them is on line.
+    /// it fits nowhere and one of those on which its periods begin is on line.
     pub fn keep(&mut self, id: u32, demand: &Demand, at: &Place) -> (Place, bool) {
         let all = at.all_cpus();
         let cpus = (0..u64::BITS).filter(|cpu| all >> cpu & 1 == 1).collect();

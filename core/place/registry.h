@@ -1,38 +1,40 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * The registry of placements: one line each. X(NAME, function prefix, when it changes CPUs (0:
- * never, 1: when its part of the budget there is used up, 2: at times only), what it does in a few
- * words). A placement in file `place/<prefix>.h`, which is included below the table, defines
+ * never, 1: when its part of the budget there is used up, 2: at times only)). A placement in file
+ * `place/<prefix>.h`, which is included below, defines
  *
- *   ob_<prefix>_take_up(ob, sv, now)   a job begins: budget and deadline by the rule of a CBS
- *   ob_<prefix>_fresh(ob, sv, now)     the same, of a server that nothing limits
- *   ob_<prefix>_next(ob, sv, now)      the budget is used up: the next one, or the next part of it
- *   ob_<prefix>_late(ob, sv, now)      a wait for budget ended late: no deadline may lie in the
- * past ob_<prefix>_passed(ob, sv, now)    OB_DUE_WINDOW has come ob_<prefix>_begin(ob, sv, now) it
- * has just been placed so ob_<prefix>_leave(ob, sv)          its job has ended
- *   ob_<prefix>_unbegin(sv)            its job, which a mark began, was none
- *   ob_<prefix>_count(ob, sv, by)      it counts so often in its domains, besides
- *   ob_<prefix>_rests_until(sv)        when the next budget begins; 0: a part of this one is left
- *   ob_<prefix>_over(sv)               above `now` it has run ahead of its bandwidth
- *   ob_<prefix>_waits(sv)              whether it waits for time alone unless it is given budget
- *   ob_<prefix>_shuts_out(sv, cpus)    whether a thread bound to `cpus` may not always run
+ *   take_up(ob, sv, now)   a job begins: budget and deadline by the rule of a CBS
+ *   fresh(ob, sv, now)     the same, of a server that nothing limits
+ *   next(ob, sv, now)      the budget is used up: the next one, or its next part
+ *   late(ob, sv, now)      a wait for budget ended late: no deadline may be past
+ *   passed(ob, sv, now)    OB_DUE_WINDOW has come
+ *   begin(ob, sv, now)     it has just been placed so
+ *   leave(ob, sv)          its job has ended
+ *   unbegin(sv)            its job, which a mark began, was none
+ *   count(ob, sv, by)      it counts so often in its domains, besides
+ *   rests_until(sv)        when the next budget begins; 0: a part of this one is left
+ *   over(sv)               above `now` it has run ahead of its bandwidth
+ *   waits(sv)              it waits for time alone, unless it is given budget
+ *   shuts_out(sv, cpus)    a thread bound to `cpus` may not always run
  *
- * Servers and orders know of none of them.
+ * each with `ob_<prefix>_` before it. Server policies and orders know of none of them; who makes or
+ * moves a reservation describes its windows (ob_windows_describe).
  */
 #ifndef OB_PLACES_H
 #define OB_PLACES_H
 
 #include "windows.h"
 
-#define OB_PLACES(X)                                                                       \
-	X(WHOLE, whole, 0, "in one set of CPUs")                                           \
-	X(EARLY, windows, 1, "split, on to the next CPU when a share is used up (EDF-WM)") \
-	X(POSTPONED, windows, 2, "split, on to the next CPU when its window ends (EDF-WMR)")
+#define OB_PLACES(X)         \
+	X(WHOLE, whole, 0)   \
+	X(EARLY, windows, 1) \
+	X(POSTPONED, windows, 2)
 
 /* When it changes CPUs. */
 OB_INLINE u64 ob_place_moves(ob_server_p sv)
 {
-#define X(NAME, prefix, moves, about) | (u64)(moves) << 2 * OB_PLACE_##NAME
+#define X(NAME, prefix, moves) | (u64)(moves) << 2 * OB_PLACE_##NAME
 	return (0 OB_PLACES(X)) >> 2 * sv->place & 3;
 #undef X
 }
@@ -49,17 +51,15 @@ OB_INLINE u64 ob_place_moves(ob_server_p sv)
 	case OB_PLACE_##NAME:     \
 		call;             \
 		break;
-#define OB_PLACE_CASE_take_up(NAME, prefix, moves, about) \
+#define OB_PLACE_CASE_take_up(NAME, prefix, moves) \
 	OB_PLACE_CASE(NAME, ob_##prefix##_take_up(ob, sv, now))
-#define OB_PLACE_CASE_fresh(NAME, prefix, moves, about) \
+#define OB_PLACE_CASE_fresh(NAME, prefix, moves) \
 	OB_PLACE_CASE(NAME, ob_##prefix##_fresh(ob, sv, now))
-#define OB_PLACE_CASE_next(NAME, prefix, moves, about) \
-	OB_PLACE_CASE(NAME, ob_##prefix##_next(ob, sv, now))
-#define OB_PLACE_CASE_late(NAME, prefix, moves, about) \
-	OB_PLACE_CASE(NAME, ob_##prefix##_late(ob, sv, now))
-#define OB_PLACE_CASE_passed(NAME, prefix, moves, about) \
+#define OB_PLACE_CASE_next(NAME, prefix, moves) OB_PLACE_CASE(NAME, ob_##prefix##_next(ob, sv, now))
+#define OB_PLACE_CASE_late(NAME, prefix, moves) OB_PLACE_CASE(NAME, ob_##prefix##_late(ob, sv, now))
+#define OB_PLACE_CASE_passed(NAME, prefix, moves) \
 	OB_PLACE_CASE(NAME, ob_##prefix##_passed(ob, sv, now))
-#define OB_PLACE_CASE_begin(NAME, prefix, moves, about) \
+#define OB_PLACE_CASE_begin(NAME, prefix, moves) \
 	OB_PLACE_CASE(NAME, ob_##prefix##_begin(ob, sv, now))
 
 OB_PLACE_HOOK(take_up)
@@ -77,7 +77,7 @@ OB_PLACE_HOOK(begin)
 OB_FN u64 ob_place_rests_until(ob_server_p sv OB_ARG)
 {
 	switch (sv->place) {
-#define X(NAME, prefix, moves, about) OB_PLACE_ANSWER(NAME, ob_##prefix##_rests_until(sv))
+#define X(NAME, prefix, moves) OB_PLACE_ANSWER(NAME, ob_##prefix##_rests_until(sv))
 		OB_PLACES(X)
 #undef X
 	}
@@ -87,7 +87,7 @@ OB_FN u64 ob_place_rests_until(ob_server_p sv OB_ARG)
 OB_INLINE u64 ob_place_over(ob_server_p sv)
 {
 	switch (sv->place) {
-#define X(NAME, prefix, moves, about) OB_PLACE_ANSWER(NAME, ob_##prefix##_over(sv))
+#define X(NAME, prefix, moves) OB_PLACE_ANSWER(NAME, ob_##prefix##_over(sv))
 		OB_PLACES(X)
 #undef X
 	}
@@ -97,7 +97,7 @@ OB_INLINE u64 ob_place_over(ob_server_p sv)
 OB_INLINE u64 ob_place_waits(ob_server_p sv)
 {
 	switch (sv->place) {
-#define X(NAME, prefix, moves, about) OB_PLACE_ANSWER(NAME, ob_##prefix##_waits(sv))
+#define X(NAME, prefix, moves) OB_PLACE_ANSWER(NAME, ob_##prefix##_waits(sv))
 		OB_PLACES(X)
 #undef X
 	}
@@ -107,7 +107,7 @@ OB_INLINE u64 ob_place_waits(ob_server_p sv)
 OB_FN u64 ob_place_shuts_out(ob_server_p sv OB_ARG, u64 cpus)
 {
 	switch (sv->place) {
-#define X(NAME, prefix, moves, about) OB_PLACE_ANSWER(NAME, ob_##prefix##_shuts_out(sv, cpus))
+#define X(NAME, prefix, moves) OB_PLACE_ANSWER(NAME, ob_##prefix##_shuts_out(sv, cpus))
 		OB_PLACES(X)
 #undef X
 	}
@@ -117,7 +117,7 @@ OB_FN u64 ob_place_shuts_out(ob_server_p sv OB_ARG, u64 cpus)
 OB_INLINE void ob_place_leave(ob_p ob, ob_server_p sv)
 {
 	switch (sv->place) {
-#define X(NAME, prefix, moves, about) OB_PLACE_CASE(NAME, ob_##prefix##_leave(ob, sv))
+#define X(NAME, prefix, moves) OB_PLACE_CASE(NAME, ob_##prefix##_leave(ob, sv))
 		OB_PLACES(X)
 #undef X
 	}
@@ -126,7 +126,7 @@ OB_INLINE void ob_place_leave(ob_p ob, ob_server_p sv)
 OB_INLINE void ob_place_unbegin(ob_server_p sv)
 {
 	switch (sv->place) {
-#define X(NAME, prefix, moves, about) OB_PLACE_CASE(NAME, ob_##prefix##_unbegin(sv))
+#define X(NAME, prefix, moves) OB_PLACE_CASE(NAME, ob_##prefix##_unbegin(sv))
 		OB_PLACES(X)
 #undef X
 	}
@@ -135,7 +135,7 @@ OB_INLINE void ob_place_unbegin(ob_server_p sv)
 OB_FN void ob_place_count(ob_p ob OB_ARG, ob_server_p sv OB_ARG, u32 by)
 {
 	switch (sv->place) {
-#define X(NAME, prefix, moves, about) OB_PLACE_CASE(NAME, ob_##prefix##_count(ob, sv, by))
+#define X(NAME, prefix, moves) OB_PLACE_CASE(NAME, ob_##prefix##_count(ob, sv, by))
 		OB_PLACES(X)
 #undef X
 	}

@@ -25,6 +25,8 @@ const PERIODS: u64 = 100;
 const ALL_BUSY: &str = "ALL_BUSY";
 /// A pause this long is the wait for the next budget, and no interrupt.
 const PAUSE: u64 = 3 * MS;
+/// And one this long is a turn of a kernel thread, no interrupt of the program's own time.
+const TURN: u64 = 30 * US;
 
 /// Figures of a guest with `cpus` CPUs, all of them `busy` or only the one with the reservation.
 fn figures(flavour: Flavour, cpus: u32, busy: bool) -> Facts {
@@ -106,12 +108,15 @@ fn greedy() {
     }
     let end = now() + (PERIODS + 1) * PERIOD;
     let (mut begin, mut last) = (now(), now());
+    let mut others = 0;
     let mut stretches = Vec::with_capacity(1000);
     while last < end {
         let at = now();
         if at - last > PAUSE {
-            stretches.push((begin, last));
-            begin = at;
+            stretches.push((begin + others, last));
+            (begin, others) = (at, 0);
+        } else if at - last > TURN {
+            others += at - last;
         }
         last = at;
     }

@@ -11,13 +11,18 @@ const MS: u64 = 1_000_000;
 /// waits while the reservation runs from 0 on.
 fn running(share_permille: u32) -> Core {
     let kind = onbeat_core::server_policies().iter().position(|n| *n == "cbs-hard").unwrap();
+    running_under(kind, 2 * MS, share_permille, 0)
+}
+
+/// The same with another budget under the server policy of that number, from `at` on.
+fn running_under(kind: usize, budget: u64, share_permille: u32, at: u64) -> Core {
     let mut core = Core::new(1, 1, share_permille, MS, 2, 0);
     core.init_task(0, 1, onbeat_sim::NICE_0);
     core.init_task(1, 1, onbeat_sim::NICE_0);
     core.reserve(
         0,
         &Reservation {
-            budget: 2 * MS,
+            budget,
             period: 10 * MS,
             deadline: 10 * MS,
             cpus: 1,
@@ -28,10 +33,10 @@ fn running(share_permille: u32) -> Core {
             split: None,
         },
     );
-    core.ready(0, 0);
-    core.ready(1, 0);
-    assert_eq!(core.pick(0, NOBODY, 0), 0);
-    core.run(0, 0, 0);
+    core.ready(0, at);
+    core.ready(1, at);
+    assert_eq!(core.pick(0, NOBODY, at), 0);
+    core.run(0, 0, at);
     core
 }
 
@@ -62,4 +67,23 @@ fn a_share_that_is_paid_needs_no_timer() {
     core.tick(0, paid);
     assert_eq!(core.take_kick(), Some(0));
     assert!(core.timer(0) > paid + MS, "the timer is due at {} at {paid}", core.timer(0));
+}
+
+#[test]
+fn slack_is_reckoned_anew_later_than_it_was_however_great_the_share() {
+    for (kind, name) in onbeat_core::server_policies().iter().enumerate() {
+        for share in (0..=900).step_by(50) {
+            // A small part of what the share leaves.
+            let mut core = running_under(kind, (1000 - u64::from(share)) * 1000, share, MS);
+            let mut looks = 0;
+            while core.alarm_at() < 11 * MS {
+                let now = core.alarm_at();
+                assert!(now > MS, "{name} with {share}: at once");
+                core.alarm(now);
+                assert!(core.alarm_at() > now, "{name} with {share}: again at {now}");
+                looks += 1;
+            }
+            assert!(looks < 1000, "{name} with {share}: {looks} looks");
+        }
+    }
 }

@@ -46,7 +46,7 @@ void BPF_STRUCT_OPS(onbeat_tick, struct task_struct *p)
 
 	USE_ARENA();
 	wake_leaving(cpu);
-	due = ob_min(c->curr ? c->timer : OB_NEVER, shell->ob.alarm_at);
+	due = ob_min(c->curr || c->other ? c->timer : OB_NEVER, shell->ob.alarm_at);
 	if ((t && OB_READ(t->want) && !is_bound(p)) || is_passed_over(cpu) ||
 	    (due != OB_NEVER && due <= bpf_ktime_get_ns()))
 		scx_bpf_kick_cpu(cpu, SCX_KICK_PREEMPT);

@@ -70,35 +70,61 @@ static __always_inline bool lower(u64 __arena *word, u64 at)
 	return false;
 }
 
-/*
- * Sets timer `slot` to `at` unless it fires sooner anyway. Two may do so at once, and the later
- * time must not be what stays: `armed` has the sooner one before anybody starts the timer, and is
- * looked at again after that. With interrupts off the kernel needs memory to note the order, and
- * may not get it; then the CPU picks again, which sees to what is due and sets its timers.
- */
-OB_FN void timer_set(u32 slot, u64 at)
+/* Starts timer `slot`, whose time `armed` has, until nobody has set a sooner one meanwhile. If the
+ * kernel has no memory for it the CPU it is for picks again, which sets it anew; while that goes on
+ * the ticks must do, for a CPU that only picks frees no memory. */
+static __always_inline void timer_start(u32 slot, u64 __arena *armed, u64 at)
 {
-	u64 __arena *armed = &shell->armed[slot & (TIMER_SLOTS - 1)];
-	struct timer_slot *ts;
+	struct timer_slot *ts = bpf_map_lookup_elem(&timers, &slot);
 
-	if (!lower(armed, at))
-		return;
-	ts = bpf_map_lookup_elem(&timers, &slot);
 	while (ts && can_loop) {
 		u64 sooner;
 
 		if (bpf_timer_start(&ts->timer, at, BPF_F_TIMER_ABS)) {
 			OB_WRITE(*armed, OB_NEVER);
 			shell->alarm = OB_NEVER;
-			__sync_fetch_and_add(&shell->timer_failed, 1);
-			scx_bpf_kick_cpu(bpf_get_smp_processor_id(), SCX_KICK_PREEMPT);
+			shell->timer_failed++;
+			if (!shell->timer_short)
+				scx_bpf_kick_cpu(slot < ALARM_SLOT(0) ? slot
+								      : bpf_get_smp_processor_id(),
+						 SCX_KICK_PREEMPT);
+			shell->timer_short = 1;
 			return;
 		}
+		shell->timer_short = 0;
 		sooner = OB_READ(*armed);
 		if (sooner >= at)
 			return;
 		at = sooner;
 	}
+}
+
+/*
+ * Sets timer `slot` to `at` unless it fires sooner anyway. Two may do so at once, and the later
+ * time must not be what stays: `armed` has the sooner one before anybody starts the timer, and is
+ * looked at again after that. With interrupts off the kernel only notes the order, in memory that
+ * it may not get, and carries all of them out in turn when they are on again. So they are always
+ * off, or what is done at once would be undone by what was noted before.
+ */
+OB_FN void timer_set(u32 slot, u64 at)
+{
+	u64 __arena *armed = &shell->armed[slot & (TIMER_SLOTS - 1)];
+	unsigned long flags;
+
+	if (!lower(armed, at))
+		return;
+	bpf_local_irq_save(&flags);
+	timer_start(slot, armed, at);
+	bpf_local_irq_restore(&flags);
+}
+
+/* The same for a timer that this CPU alone starts, and so in turn. */
+static __always_inline void timer_set_own(u32 slot, u64 at)
+{
+	u64 __arena *armed = &shell->armed[slot & (TIMER_SLOTS - 1)];
+
+	if (lower(armed, at))
+		timer_start(slot, armed, at);
 }
 
 /*
@@ -112,7 +138,7 @@ static __always_inline void alarm_set(u64 at)
 	u32 cpu = bpf_get_smp_processor_id() & (OB_MAX_CPUS - 1);
 
 	if (lower(&shell->alarm, at))
-		timer_set(ALARM_SLOT(cpu), at);
+		timer_set_own(ALARM_SLOT(cpu), at);
 }
 
 OB_FN void effects_kick(u64 kick)
@@ -146,7 +172,7 @@ static __always_inline void effects_apply(struct effects *fx)
 		effects_kick(fx->kick);
 	if (!use_timers)
 		return;
-	/* Who picks again sets its timer then. */
+	/* Who is made to pick by a kick that preempts, sets its timer then. */
 	if (fx->rearm & ~fx->kick)
 		effects_rearm(fx->rearm & ~fx->kick);
 	if (fx->alarm_at != OB_NEVER)

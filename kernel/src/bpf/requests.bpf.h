@@ -74,11 +74,16 @@ static __noinline int place(struct shell_place *arg)
 		return -EINVAL;
 	LOCKED(fx)
 	{
-		ob_account_set(&shell->servers[id], terms->rate, now);
-		ob_server_place(&shell->ob, &shell->servers[id], terms, now);
+		ob_server_p sv = &shell->servers[id];
+		bool held = sv->used;
+
+		if (held) {
+			ob_account_set(sv, terms->rate, now);
+			ob_server_place(&shell->ob, sv, terms, now);
+		}
 		UNLOCK(fx);
 		effects_apply(&fx);
-		return 0;
+		return held ? 0 : -EINVAL;
 	}
 	return -EBUSY;
 }

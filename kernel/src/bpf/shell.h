@@ -35,6 +35,7 @@ struct shell {
 	u64 pool_empty; /* threads that found no slot and run without the core */
 	u64 lock_failed;
 	u64 kicks;
+	u64 timer_short;  /* the last start of one failed */
 	u64 timer_failed; /* a timer could not be set at once */
 	u64 ticks;
 	u64 ticks_ns; /* they took; counted while measuring */
