@@ -33,7 +33,8 @@ impl Random {
     }
 }
 
-/// Periods from 10 to 100 ms; budgets for 3 of the 4 CPUs; jobs take 97 % of their budget or, with overruns, 60 to 120 %.
+/// Periods from 10 to 100 ms; budgets for 3 of the 4 CPUs; jobs take 97 % of their budget or, with overruns, 60 to
+/// 120 %.
 fn engine(kind: u32, detail: Detail, overruns: bool) -> Engine {
     let mut random = Random(1);
     let ring = if detail == Detail::All { 1 << 14 } else { 0 };

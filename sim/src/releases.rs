@@ -62,7 +62,8 @@ mod tests {
     proptest! {
         #[test]
         fn the_first_is_that_of_a_sorted_set(
-            tasks in 1usize..40, turns in proptest::collection::vec((any::<usize>(), any::<u64>(), any::<bool>()), 0..200),
+            tasks in 1usize..40,
+            turns in proptest::collection::vec((any::<usize>(), any::<u64>(), any::<bool>()), 0..200),
         ) {
             let mut releases = Releases::new(tasks);
             let mut sorted: BTreeSet<(u64, usize)> = BTreeSet::new();
