@@ -76,6 +76,8 @@ mod tests {
                         all.push(event);
                     }
                 });
+                // Nothing here is later than a batch, so all that has come is in order.
+                prop_assert!(record.events.is_sorted_by_key(|e| e.time));
             }
             all.sort_by_key(|e| e.time);
             prop_assert_eq!(record.finish(), all);
