@@ -81,6 +81,8 @@ struct Conductor {
     policy: String,
     kernel: KernelLog,
     begin: Instant,
+    /// Spent on loading and unloading: seconds, in which nothing else happens.
+    loading: Duration,
     off: Vec<u32>,
     past: VecDeque<String>,
     acts: u64,
@@ -107,6 +109,7 @@ impl Conductor {
             players: Vec::new(),
             dying: Vec::new(),
             begin: Instant::now(),
+            loading: Duration::ZERO,
             off: Vec::new(),
             past: VecDeque::new(),
             acts: 0,
@@ -121,13 +124,13 @@ impl Conductor {
     fn run(&mut self) -> Result<()> {
         self.load()?;
         let end = Duration::from_secs(self.options.seconds);
-        let (mut reload_at, mut looked) = (Duration::from_secs(5), Duration::ZERO);
+        let (mut reload_at, mut looked) = (Duration::from_secs(3), Duration::ZERO);
         let mut speak_at = Duration::from_secs(self.options.progress.max(1));
-        while self.begin.elapsed() < end {
+        while self.acted() < end {
             let pause = self.rng.u64(0..=self.options.pause * 1000);
             std::thread::sleep(Duration::from_micros(pause));
             self.act()?;
-            let now = self.begin.elapsed();
+            let now = self.acted();
             if now - looked > LOOK {
                 looked = now;
                 self.look()?;
@@ -141,10 +144,15 @@ impl Conductor {
                 self.unload(gently)?;
                 self.load()?;
                 let rest = Duration::from_millis(self.rng.u64(1_000..8_000));
-                reload_at = self.begin.elapsed() + rest;
+                reload_at = self.acted() + rest;
             }
         }
         self.calm()
+    }
+
+    /// Time in which there were acts.
+    fn acted(&self) -> Duration {
+        self.begin.elapsed().saturating_sub(self.loading)
     }
 
     /// One random act.
@@ -302,7 +310,9 @@ impl Conductor {
         let among = self.rng.u8(0..4) == 0;
         self.end_real_time();
         self.remember(&format!("load {policy}{}", if among { ", ordinary" } else { "" }));
+        let begin = Instant::now();
         self.scheduler.load(&policy, events, among)?;
+        self.loading += begin.elapsed();
         self.policy = policy;
         self.loads += 1;
         self.rested();
@@ -312,7 +322,9 @@ impl Conductor {
     fn unload(&mut self, gently: bool) -> Result<()> {
         self.end_real_time();
         self.remember(if gently { "unload" } else { "kill the scheduler" });
+        let begin = Instant::now();
         self.scheduler.unload(gently)?;
+        self.loading += begin.elapsed();
         self.players.iter_mut().for_each(|p| p.reservation = None);
         self.rested();
         Ok(())

@@ -29,7 +29,7 @@ pub const PATIENCE: Duration = Duration::from_secs(25);
 /// What to do, and for how long.
 #[derive(Debug, Args)]
 pub struct Options {
-    /// How long
+    /// How long, without the time that the scheduler takes to load
     #[arg(long, default_value_t = 20, value_name = "SECONDS")]
     seconds: u64,
     /// The same seed does the same things
