@@ -16,11 +16,16 @@
 
 #include "ob_online.h"
 
-/* Takes the first waiting thread of `sv` that may run on `c`. */
+/* Takes the first waiting thread of `sv` that may run on `c`; of the first member's of a group. */
 OB_FN u64 ob_thread_take(ob_p ob OB_ARG, ob_server_p sv OB_ARG, ob_cpu_p c OB_ARG)
 {
 	ob_task_p t;
 
+	while (sv->members && OB_LOOP) {
+		sv = (ob_server_p)ob_tree_first(&sv->members->active, OB_BIT(c->id));
+		if (!sv)
+			return 0;
+	}
 	for (t = sv->head; t && OB_LOOP; t = t->next)
 		if (!sv->pinned || (ob_thread_cpus(sv, t) & OB_BIT(c->id)))
 			break;
@@ -56,7 +61,7 @@ OB_INLINE ob_task_p ob_other_take(ob_p ob, ob_cpu_p c, u64 now)
 OB_INLINE void ob_budget_enforce(ob_p ob, ob_server_p sv, u64 now)
 {
 	ob_server_charge(sv, now);
-	if (sv->e > 0 || sv->state == OB_RESTS || sv->spent || !ob_policy_enforces(sv))
+	if (sv->e > 0 || sv->state != OB_READY || sv->spent || !ob_policy_enforces(sv))
 		return;
 	/* What it was given in a window whose share is used up is used up, too. */
 	if (ob_place_waits(sv)) {
@@ -68,6 +73,7 @@ OB_INLINE void ob_budget_enforce(ob_p ob, ob_server_p sv, u64 now)
 	ob_emit(ob, now, OB_KC(OB_EV_EXHAUST, OB_NONE), OB_TS(OB_NONE, sv->id), 0, sv->s);
 	sv->urgent = 0;
 	ob_policy_exhausted(ob, sv, now);
+	ob_want(ob, sv, now);
 	ob_server_requeue(ob, sv);
 	if (ob_place_moves(sv))
 		ob_preempt(ob, sv, sv->head ? sv->head->cpu : 0);
@@ -91,12 +97,14 @@ OB_FN void ob_account_check(ob_p ob OB_ARG, ob_server_p sv OB_ARG, u64 now)
 	ob_server_requeue(ob, sv);
 }
 
-/* Sees to budget and account. */
-OB_INLINE void ob_budget_check(ob_p ob, ob_server_p sv, u64 now)
+/* Sees to budget and account, and to those of the groups that it is in. */
+OB_FN void ob_budget_check(ob_p ob OB_ARG, ob_server_p sv OB_ARG, u64 now)
 {
-	ob_budget_enforce(ob, sv, now);
-	if (sv->account)
-		ob_account_check(ob, sv, now);
+	for (; sv && OB_LOOP; sv = sv->domain->up) {
+		ob_budget_enforce(ob, sv, now);
+		if (sv->account)
+			ob_account_check(ob, sv, now);
+	}
 }
 
 /* The turn of what runs on `c`, a thread of `sv`, may be over: a sibling is next. */
@@ -106,11 +114,30 @@ OB_INLINE void ob_turn_over(ob_p ob, ob_cpu_p c, ob_server_p sv, u64 now)
 		return;
 	if (sv->node.mask & OB_BIT(c->id)) {
 		ob->kick |= OB_BIT(c->id);
-	} else if (!ob_server_rests(sv) && (sv->cpus & OB_BIT(c->id))) {
+	} else if (ob_server_open(sv, OB_BIT(c->id))) {
 		/* Nobody else can have it. (Where the server rests, or has gone, they could.) */
 		c->curr->turn = 0;
 		c->started = now;
 	}
+}
+
+/* What runs on `c`, `prev`, is under a group that goes on here: it may be a member's turn. Returns
+ * the thread to run. */
+OB_FN u64 ob_group_next(ob_p ob OB_ARG, ob_cpu_p c OB_ARG, ob_task_p prev OB_ARG, u64 now)
+{
+	ob_server_p sv = prev->server, up = ob_server_top(sv), at;
+	ob_node_p n;
+
+	while (up != sv && OB_LOOP) {
+		at = (ob_server_p)ob_server_at(sv, up->level + 1);
+		n = ob_tree_first(&up->members->active, OB_BIT(c->id));
+		if (n && n != &at->node && ob_key_beats(n->key, ob_server_key(at, now)))
+			return ob_thread_take(ob, (ob_server_p)n, c);
+		up = at;
+	}
+	if ((sv->node.mask & OB_BIT(c->id)) && c->curr == prev && !ob_turn_left(c, now))
+		return ob_thread_take(ob, sv, c);
+	return (u64)prev;
 }
 
 /* ob_pick when nobody holds a reservation. */
@@ -175,11 +202,14 @@ OB_FN u64 ob_pick(ob_p ob OB_ARG, u32 cpu, ob_task_p prev OB_ARG, u64 now)
 	/* Who is best effort for a turn has had it. */
 	if (prev && (!(prev->cpus & bit) || ob_thread_returns(ob, prev)))
 		prev = OB_NULL;
-	if (prev && prev->server && !ob_server_rests(prev->server) &&
-	    (ob_thread_cpus(prev->server, prev) & bit))
+	if (prev && prev->server && ob_server_open(prev->server, bit)) {
 		mine = prev->server;
-	if (mine)
 		ob_server_restand(mine, now);
+		if (mine->domain->up) {
+			mine = ob_server_top(mine);
+			ob_server_restand(mine, now);
+		}
+	}
 	be = (prev && !prev->server) || ob_share_waiting(ob, bit);
 
 	cand = (ob->online & bit) ? (ob_server_p)ob_tree_first(&c->domain->active, bit) : OB_NULL;
@@ -199,8 +229,11 @@ OB_FN u64 ob_pick(ob_p ob OB_ARG, u32 cpu, ob_task_p prev OB_ARG, u64 now)
 		if (mine && best == ob_server_key(mine, now)) {
 			t = prev;
 			c->key = best;
+			if (mine->members)
+				t = (ob_task_p)ob_group_next(ob, c, prev, now);
 			/* Not so to a server of the same key: changes at each turn gain nothing. */
-			if ((mine->node.mask & bit) && c->curr == prev && !ob_turn_left(c, now))
+			else if ((mine->node.mask & bit) && c->curr == prev &&
+				 !ob_turn_left(c, now))
 				t = (ob_task_p)ob_thread_take(ob, mine, c);
 		} else if (cand) {
 			c->key = best;
@@ -261,6 +294,34 @@ OB_INLINE void ob_server_attend(ob_p ob, ob_server_p sv, u64 now)
 	ob_server_requeue(ob, sv);
 }
 
+/* A thread of `sv` has begun to run: its groups are charged for it. Returns the outermost. */
+OB_FN u64 ob_group_begins(ob_p ob OB_ARG, ob_server_p sv OB_ARG, u64 now)
+{
+	ob_server_p up;
+
+	for (up = sv->domain->up; up && OB_LOOP; up = up->domain->up) {
+		ob_server_charge(up, now);
+		up->running++;
+		sv = up;
+		ob_server_attend(ob, up, now);
+		if (up->running > 1)
+			ob_server_rearm(ob, up);
+	}
+	return (u64)sv;
+}
+
+/* It has stopped. */
+OB_FN void ob_group_stops(ob_p ob OB_ARG, ob_server_p sv OB_ARG, u64 now)
+{
+	for (sv = sv->domain->up; sv && OB_LOOP; sv = sv->domain->up) {
+		ob_server_charge(sv, now);
+		sv->running--;
+		if (sv->urgent || sv->soon)
+			ob_server_restand(sv, now);
+		ob_laxity_sync(ob, sv);
+	}
+}
+
 /* `t` begins to run on `cpu`. */
 OB_FN void ob_run(ob_p ob OB_ARG, u32 cpu, ob_task_p t OB_ARG, u64 now)
 {
@@ -283,10 +344,14 @@ OB_FN void ob_run(ob_p ob OB_ARG, u32 cpu, ob_task_p t OB_ARG, u64 now)
 			c->share = 0;
 			ob_emit(ob, now, OB_KC(OB_EV_SHARE, cpu), OB_TS(OB_NONE, OB_NONE), 0, 0);
 		}
+		ob_server_p top = sv;
+
 		ob_server_charge(sv, now);
 		sv->running++;
-		ob_account_begin(ob, sv);
-		c->key = ob_server_key(sv, now);
+		if (sv->domain->up)
+			top = (ob_server_p)ob_group_begins(ob, sv, now);
+		ob_account_begin(ob, top);
+		c->key = ob_server_key(top, now);
 	} else {
 		ob_fair_begin(ob, c, t);
 		if (!c->share && !c->relief)
@@ -304,19 +369,35 @@ OB_FN void ob_run(ob_p ob OB_ARG, u32 cpu, ob_task_p t OB_ARG, u64 now)
 	if (sv && ob_share_calls(ob, c, now))
 		ob->kick |= OB_BIT(cpu);
 	/* Its reservation went elsewhere while it was on its way here. */
-	if (sv && !(ob_thread_cpus(sv, t) & OB_BIT(cpu)))
+	if (sv && !ob_server_allows(sv, t->cpus & OB_BIT(cpu)))
 		ob->kick |= OB_BIT(cpu);
+}
+
+/* Whether a member that waits comes before what runs on `c` under a group that they share. */
+OB_FN u64 ob_group_overtaken(ob_cpu_p c OB_ARG)
+{
+	ob_server_p sv = c->server;
+	ob_node_p first;
+
+	for (; sv && sv->domain->up && OB_LOOP; sv = sv->domain->up) {
+		first = ob_tree_first(&sv->domain->active, OB_BIT(c->id));
+		if (first && ob_key_beats(first->key, ob_server_key(sv, sv->charged)))
+			return 1;
+	}
+	return 0;
 }
 
 /* A thread of a reservation has begun to run on `c`. While it was on its way here somebody may have
  * come who goes first, and the kick for whom was lost. */
 OB_FN void ob_run_check(ob_p ob OB_ARG, ob_cpu_p c OB_ARG, u64 now)
 {
+	ob_server_p sv = c->server, top = ob_server_top(sv);
 	ob_node_p first;
 
-	ob_server_restand(c->server, now);
+	ob_server_restand(top, now);
 	first = ob_tree_first(&c->domain->active, OB_BIT(c->id));
-	if (ob_server_rests(c->server) || (first && ob_key_beats(first->key, c->key)))
+	if (!ob_server_open(sv, ~0ULL) || (first && ob_key_beats(first->key, c->key)) ||
+	    (top != sv && ob_group_overtaken(c)))
 		ob->kick |= OB_BIT(c->id);
 }
 
@@ -348,6 +429,8 @@ OB_FN void ob_stop(ob_p ob OB_ARG, u32 cpu, u64 reason, u64 now)
 		ob_server_restand(sv, now);
 	/* Nobody sees to its siblings that wait any more. */
 	ob_laxity_sync(ob, sv);
+	if (sv->domain->up)
+		ob_group_stops(ob, sv, now);
 	if (reason == OB_STOP_PREEMPTED)
 		ob_budget_check(ob, sv, now);
 }
@@ -357,7 +440,7 @@ OB_INLINE void ob_key_check(ob_p ob, ob_cpu_p c, ob_server_p sv, u64 now)
 {
 	ob_node_p first;
 
-	if (ob_policy_lends(sv) != OB_LENDS_START || c->server != sv)
+	if (ob_policy_lends(sv) != OB_LENDS_START || !ob_runs(c, sv))
 		return;
 	ob_server_restand(sv, now);
 	c->key = ob_server_key(sv, now);
@@ -377,6 +460,8 @@ OB_FN void ob_tick(ob_p ob OB_ARG, u32 cpu, u64 now)
 		ob_budget_check(ob, sv, now);
 	if (sv) {
 		ob_turn_over(ob, c, sv, now);
+		if (sv->domain->up)
+			sv = ob_server_top(sv);
 		ob_key_check(ob, c, sv, now);
 	}
 	if (sv ? ob_patience_relieves(ob, sv, OB_BIT(cpu), now) ||
@@ -434,6 +519,7 @@ OB_INLINE void ob_refill(ob_p ob, ob_server_p sv, u64 now)
 {
 	sv->state = OB_READY;
 	ob_policy_replenished(ob, sv, now);
+	ob_want(ob, sv, now);
 	ob_server_requeue(ob, sv);
 	ob_preempt(ob, sv, sv->head ? sv->head->cpu : 0);
 }

@@ -12,7 +12,7 @@ int onbeat_step_init(ob_p ob, u32 cpus)
 }
 void onbeat_step_make(ob_p ob, ob_server_p sv, ob_terms_p terms, u64 now)
 {
-	ob_server_make(ob, sv, terms, now);
+	ob_server_make(ob, sv, terms, OB_NULL, now);
 }
 void onbeat_step_task_make(ob_task_p t, u32 tid, u64 cpus)
 {

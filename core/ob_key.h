@@ -12,6 +12,7 @@
 #define OB_KEY_H
 
 #include "ob_fair.h"
+#include "ob_group.h"
 #include "orders/registry.h"
 
 /* Spent servers of a tight domain come behind all others, by deadline. */
@@ -39,10 +40,12 @@ OB_INLINE u64 ob_place_waits(ob_server_p sv);
 OB_FN void ob_place_count(ob_p ob OB_ARG, ob_server_p sv OB_ARG, u32 by);
 
 /* A lending server counts in its domain's slack, except where its demand is not known here: split
- * ones change domains; slack is reckoned for deadlines. */
+ * ones change domains; slack is reckoned for deadlines; a group's time is not its members' alone.
+ */
 OB_INLINE int ob_pledges(ob_server_p sv)
 {
-	return ob_policy_lends(sv) && !ob_place_moves(sv) && ob_order_deadlines(sv);
+	return ob_policy_lends(sv) && !ob_place_moves(sv) && ob_order_deadlines(sv) &&
+	       !sv->domain->up;
 }
 
 /* The server whose `pledge` is at n. */
@@ -168,7 +171,7 @@ OB_FN void ob_keys_refresh(ob_p ob OB_ARG, ob_domain_p d OB_ARG, u64 now)
 		ob_cpu_p c = ob_cpu(ob, i);
 
 		if (c->domain == d && c->server && !(ob->kick & OB_BIT(i)))
-			c->key = ob_server_key(c->server, now);
+			c->key = ob_server_key(ob_server_top(c->server), now);
 	}
 }
 

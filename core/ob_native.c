@@ -15,9 +15,9 @@ EXPORT int ENTRY(init)(ob_p ob, u32 cpus, u32 domains, u32 permille, u64 quantum
 {
 	return ob_init(ob, cpus, domains, permille, quantum);
 }
-EXPORT void ENTRY(make)(ob_p ob, ob_server_p sv, ob_terms_p terms, u64 now)
+EXPORT u64 ENTRY(make)(ob_p ob, ob_server_p sv, ob_terms_p terms, ob_server_p up, u64 now)
 {
-	ob_server_make(ob, sv, terms, now);
+	return ob_server_make(ob, sv, terms, up, now);
 }
 EXPORT void ENTRY(account)(ob_p ob, ob_server_p sv, u32 id, u64 rate, u64 now)
 {

@@ -39,11 +39,12 @@ OB_FN void ob_patience_end(ob_p ob OB_ARG, ob_server_p sv OB_ARG)
 	sv->outwaited = 0;
 }
 
-/* Whether its deadline serves it before that. (The first kind is none: others do not end, then.) */
+/* Whether its deadline serves it before that. (The first kind is none: others do not end, then. Nor
+ * does a deadline mean that where a group's budget comes first.) */
 OB_INLINE int ob_patience_needless(ob_server_p sv, u64 end)
 {
 	return sv->kind && ob_order_deadlines(sv) && sv->state == OB_READY && !sv->spent &&
-	       !sv->demoted && sv->s <= end;
+	       !sv->demoted && sv->s <= end && !sv->domain->up;
 }
 
 /* To be called when sv's waiting threads or deadline have changed. */

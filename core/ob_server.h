@@ -30,6 +30,16 @@ OB_INLINE int ob_server_rests(ob_server_p sv)
 	return sv->state == OB_RESTS || ob_server_starves(sv);
 }
 
+/* Whether what it serves runs on `cpus`: it, and each group that it is in, may run and has a CPU
+ * among these. */
+OB_FN u64 ob_server_open(ob_server_p sv OB_ARG, u64 cpus)
+{
+	for (; sv && OB_LOOP; sv = sv->domain->up)
+		if (ob_server_rests(sv) || !(sv->cpus & cpus))
+			return 0;
+	return 1;
+}
+
 /* Whether it is served before others for want of laxity, and a thread of it runs. */
 OB_INLINE int ob_server_attended(ob_server_p sv)
 {
@@ -63,12 +73,14 @@ OB_INLINE u64 ob_thread_cpus(ob_server_p sv, ob_task_p t)
 	return t->cpus & sv->cpus;
 }
 
-/* Union over the waiting threads; without narrower affinities no list is walked. */
+/* Where what waits in it may be served; without narrower affinities no list is walked. */
 OB_FN u64 ob_server_mask(ob_server_p sv OB_ARG)
 {
 	u64 cpus = 0;
 	ob_task_p t;
 
+	if (sv->members)
+		return sv->members->active.root ? sv->members->active.root->sub_mask & sv->cpus : 0;
 	if (!sv->waiting || ob_server_starves(sv))
 		return 0;
 	if (!sv->pinned)
@@ -78,6 +90,12 @@ OB_FN u64 ob_server_mask(ob_server_p sv OB_ARG)
 	return cpus;
 }
 
+/* Whether a thread of it waits. */
+OB_INLINE int ob_server_waits(ob_server_p sv)
+{
+	return sv->members ? !!sv->node.mask : !!sv->waiting;
+}
+
 /* CPUs that run threads of `sv`. */
 OB_FN u64 ob_server_running_on(ob_p ob OB_ARG, ob_server_p sv OB_ARG)
 {
@@ -85,7 +103,7 @@ OB_FN u64 ob_server_running_on(ob_p ob OB_ARG, ob_server_p sv OB_ARG)
 	u32 i;
 
 	for (i = OB_ZERO; i < ob->nr_cpus && OB_LOOP; i++)
-		if (ob_cpu(ob, i)->server == sv)
+		if (ob_runs(ob_cpu(ob, i), sv))
 			cpus |= OB_BIT(i);
 	return cpus;
 }
@@ -112,7 +130,7 @@ OB_FN void ob_laxity_sync(ob_p ob OB_ARG, ob_server_p sv OB_ARG)
 	if (!ob_order_laxity(sv))
 		return;
 	/* Windows that change at their ends see to it. */
-	if (sv->state != OB_READY || !sv->waiting || sv->urgent || sv->e <= 0 ||
+	if (sv->state != OB_READY || !ob_server_waits(sv) || sv->urgent || sv->e <= 0 ||
 	    ob_place_moves(sv) == 2 || ob_server_sees_to(ob, sv))
 		end = 0;
 	else
@@ -136,10 +154,42 @@ OB_FN u64 ob_server_node_key(ob_server_p sv OB_ARG, u64 now)
 	return key;
 }
 
+/* The node of `sv`, a member, has changed: its groups stand in their queues for what waits in them.
+ */
+OB_FN void ob_group_sync(ob_p ob OB_ARG, ob_server_p sv OB_ARG)
+{
+	u64 mask;
+
+	for (sv = sv->domain->up; sv && sv->state == OB_READY && OB_LOOP; sv = sv->domain->up) {
+		mask = ob_server_mask(sv);
+		if (!sv->node.linked) {
+			sv->node.key = ob_server_node_key(sv, sv->charged);
+			sv->node.mask = mask;
+			sv->node.over = ob_place_over(sv);
+			ob_tree_insert(&sv->domain->active, &sv->node);
+		} else if (sv->node.mask == mask) {
+			return;
+		} else {
+			ob_tree_update(&sv->node, mask, sv->node.over);
+		}
+		ob_laxity_sync(ob, sv);
+	}
+}
+
+/* Takes `sv` out of its queue. */
+OB_INLINE void ob_server_unlink(ob_p ob, ob_server_p sv)
+{
+	ob_tree_remove(&sv->domain->active, &sv->node);
+	if (sv->domain->up)
+		ob_group_sync(ob, sv);
+}
+
 /* Brings sv's nodes in line with its waiting threads and its deadline, key unchanged. */
 OB_INLINE void ob_server_update(ob_p ob, ob_server_p sv)
 {
 	ob_tree_update(&sv->node, ob_server_mask(sv), ob_place_over(sv));
+	if (sv->domain->up)
+		ob_group_sync(ob, sv);
 	ob_laxity_sync(ob, sv);
 	ob_patience_sync(ob, sv);
 }
@@ -185,6 +235,25 @@ OB_INLINE u64 ob_key_passes(ob_server_p sv, ob_cpu_p c)
 	return sv->charged + 2 * (first->key - key) / sv->running + 2;
 }
 
+/* How long the budget of `sv`, which runs, lasts. */
+OB_INLINE u64 ob_server_lasts(ob_server_p sv)
+{
+	if (!ob_policy_enforces(sv) || ob_server_rests(sv) || sv->spent)
+		return OB_NEVER;
+	return sv->charged +
+	       (sv->e > 0 ? ((u64)sv->e + sv->running - 1) / ob_max(sv->running, 1) : 0);
+}
+
+/* The same of the groups it is in. */
+OB_FN u64 ob_group_lasts(ob_server_p sv OB_ARG)
+{
+	u64 t = OB_NEVER;
+
+	for (sv = sv->domain->up; sv && OB_LOOP; sv = sv->domain->up)
+		t = ob_min(t, ob_server_lasts(sv));
+	return t;
+}
+
 /* Sets c->timer: when the dispatcher must look at what runs here again. The server has just been
  * charged. Who is to leave the CPU has been kicked for: looking again at once would change nothing,
  * and keep the kernel in the timer's interrupt. */
@@ -194,19 +263,22 @@ OB_FN void ob_arm(ob_p ob OB_ARG, ob_cpu_p c OB_ARG)
 	u64 t = OB_NEVER;
 
 	if (sv) {
-		if (ob_policy_enforces(sv) && !ob_server_rests(sv) && !sv->spent)
-			t = sv->charged +
-			    (sv->e > 0 ? ((u64)sv->e + sv->running - 1) / ob_max(sv->running, 1)
-				       : 0);
+		ob_server_p top = sv;
+
+		t = ob_server_lasts(sv);
+		if (sv->domain->up) {
+			top = ob_server_top(sv);
+			t = ob_min(t, ob_group_lasts(sv));
+		}
 		/* Who has had its turn is told at the end of another: a sibling may have just come.
 		 */
 		if (sv->waiting)
 			t = ob_min(t, sv->charged + (ob_turn_left(c, sv->charged) ?: OB_ROTATE));
 		if (ob->share_quantum)
 			t = ob_min(t, ob_share_next(ob, c));
-		t = ob_min(t, ob_key_passes(sv, c));
-		if (ob_account_limits(sv))
-			t = ob_min(t, ob_account_next(ob, c, sv));
+		t = ob_min(t, ob_key_passes(top, c));
+		if (ob_account_limits(top))
+			t = ob_min(t, ob_account_next(ob, c, top));
 	} else {
 		if (c->share)
 			t = c->since + (c->owed ?: OB_ROTATE);
@@ -225,7 +297,7 @@ OB_FN void ob_server_rearm(ob_p ob OB_ARG, ob_server_p sv OB_ARG)
 	u32 i;
 
 	for (i = OB_ZERO; i < ob->nr_cpus && OB_LOOP; i++)
-		if (ob_cpu(ob, i)->server == sv)
+		if (ob_runs(ob_cpu(ob, i), sv))
 			ob_arm(ob, ob_cpu(ob, i));
 }
 
@@ -233,12 +305,13 @@ OB_FN void ob_server_rearm(ob_p ob OB_ARG, ob_server_p sv OB_ARG)
  * waits may now come first. */
 OB_FN void ob_server_review(ob_p ob OB_ARG, ob_server_p sv OB_ARG, ob_cpu_p c OB_ARG, u64 key)
 {
+	ob_domain_p queue = sv->domain->up ? sv->domain : c->domain;
 	ob_node_p first;
 
-	if (!c->share)
+	if (!c->share && !sv->domain->up)
 		c->key = key;
 	ob_arm(ob, c);
-	first = ob_tree_first(&c->domain->active, OB_BIT(c->id));
+	first = ob_tree_first(&queue->active, OB_BIT(c->id));
 	if (ob_server_rests(sv) || (first && ob_key_beats(first->key, key)) ||
 	    ob_share_calls(ob, c, sv->charged))
 		ob->kick |= OB_BIT(c->id);
@@ -259,6 +332,8 @@ OB_FN void ob_server_requeue(ob_p ob OB_ARG, ob_server_p sv OB_ARG)
 			sv->node.mask = ob_server_mask(sv);
 			sv->node.over = ob_place_over(sv);
 			ob_tree_insert(&sv->domain->active, &sv->node);
+			if (sv->domain->up)
+				ob_group_sync(ob, sv);
 		}
 	}
 	ob_laxity_sync(ob, sv);
@@ -296,13 +371,54 @@ OB_FN u32 ob_victim(ob_p ob OB_ARG, u64 cpus, u32 prefer)
 	return best;
 }
 
+/* Whether `sv`, a member that waits, comes before what runs on `c` under a group that they share.
+ */
+OB_FN u64 ob_group_beats(ob_cpu_p c OB_ARG, ob_server_p sv OB_ARG)
+{
+	ob_server_p has = c->server, of = sv;
+
+	if (!has || ob_server_top(has) != ob_server_top(sv))
+		return 0;
+	/* Up to the queue in which both stand. */
+	while (of && has->domain != of->domain && OB_LOOP) {
+		if (has->level >= of->level)
+			has = has->domain->up;
+		else
+			of = of->domain->up;
+	}
+	return of && has != of && ob_key_beats(of->node.key, ob_server_key(has, has->charged));
+}
+
+/* ob_preempt among those who run under one group with `sv`, or with the first that waits in it. */
+OB_FN void ob_group_preempt(ob_p ob OB_ARG, ob_server_p sv OB_ARG)
+{
+	u64 cpus = ob->online & ~ob->kick;
+	u32 i;
+
+	while (sv && sv->members && OB_LOOP)
+		sv = (ob_server_p)ob_tree_first(&sv->members->active, ob->online);
+	if (!sv || !ob_server_open(sv, ob->online))
+		return;
+	cpus = ob_server_allows(sv, cpus & sv->node.mask);
+	for (i = OB_ZERO; i < ob->nr_cpus && OB_LOOP; i++) {
+		if (!(cpus & OB_BIT(i)) || !ob_group_beats(ob_cpu(ob, i), sv))
+			continue;
+		ob->kick |= OB_BIT(i);
+		return;
+	}
+}
+
 /* If a waiting thread of `sv` comes before what some CPU runs, that CPU is kicked and counted as
  * taken, so that the next one to wake looks at another. */
 OB_FN void ob_preempt(ob_p ob OB_ARG, ob_server_p sv OB_ARG, u32 prefer)
 {
-	u64 cpus = sv->node.mask & ob->online;
+	ob_server_p waits = sv;
+	u64 cpus;
 	u32 victim;
 
+	if (sv->domain->up)
+		sv = ob_server_top(sv);
+	cpus = sv->node.mask & ob->online;
 	if (!sv->node.linked || !cpus)
 		return;
 	victim = ob_victim(ob, cpus, prefer);
@@ -310,6 +426,8 @@ OB_FN void ob_preempt(ob_p ob OB_ARG, ob_server_p sv OB_ARG, u32 prefer)
 		ob_cpu(ob, victim)->key = sv->node.key;
 		ob_idle_clear(ob, OB_BIT(victim));
 		ob->kick |= OB_BIT(victim);
+	} else if (sv->members) {
+		ob_group_preempt(ob, waits);
 	}
 }
 
@@ -356,7 +474,7 @@ OB_FN void ob_server_restore(ob_p ob OB_ARG, ob_server_p sv OB_ARG, u64 now)
 /* Takes `sv` out of the queue until time `until`; ob_alarm brings it back. */
 OB_INLINE void ob_server_throttle(ob_p ob, ob_server_p sv, u64 now, u64 until)
 {
-	ob_tree_remove(&sv->domain->active, &sv->node);
+	ob_server_unlink(ob, sv);
 	sv->state = OB_RESTS;
 	ob_due_set(ob, &sv->due, OB_DUE_REFILL, ob_max(until, 1));
 	ob_emit(ob, now, OB_KC(OB_EV_THROTTLE, OB_NONE), OB_TS(OB_NONE, sv->id), 0, until);

@@ -55,8 +55,11 @@ OB_FN void ob_clear(u64 OB_ARENA *at OB_ARG, u64 bytes)
 		at[i] = 0;
 }
 
-/* Makes a reservation of the free slot `sv`, whose id stays and whose generation is the next. */
-OB_FN void ob_server_make(ob_p ob OB_ARG, ob_server_p sv OB_ARG, ob_terms_p terms OB_ARG, u64 now)
+/* Makes a reservation of the free slot `sv`, whose id stays and whose generation is the next; a
+ * member of group `up`, if that is not null, to which the terms' domain means nothing. Whether
+ * there was room; one at level OB_DEPTH is no group. */
+OB_FN u64 ob_server_make(ob_p ob OB_ARG, ob_server_p sv OB_ARG, ob_terms_p terms OB_ARG,
+			 ob_server_p up OB_ARG, u64 now)
 {
 	u32 id = sv->id, generation = sv->generation;
 
@@ -67,7 +70,8 @@ OB_FN void ob_server_make(ob_p ob OB_ARG, ob_server_p sv OB_ARG, ob_terms_p term
 	sv->budget = terms->budget;
 	sv->period = terms->period;
 	sv->deadline = terms->deadline;
-	sv->domain = &ob->domain[terms->domain & (OB_MAX_DOMAINS - 1)];
+	sv->domain = up ? up->members : &ob->domain[terms->domain & (OB_MAX_DOMAINS - 1)];
+	sv->level = up ? up->level + 1 : 0;
 	sv->cpus = terms->cpus & sv->domain->cpus;
 	if (!sv->cpus)
 		sv->cpus = sv->domain->cpus;
@@ -75,9 +79,14 @@ OB_FN void ob_server_make(ob_p ob OB_ARG, ob_server_p sv OB_ARG, ob_terms_p term
 	sv->order = terms->order;
 	sv->marks = !!terms->marks;
 	ob_windows_describe(sv, terms);
+	if (terms->group && (sv->level >= OB_DEPTH || !ob_group_make(ob, sv)))
+		return 0;
+	if (up)
+		up->threads++;
 	if (terms->account != OB_NO_ACCOUNT)
 		ob_account_join(ob, sv, terms->account, terms->rate, now);
 	ob_server_admit(ob, sv);
+	return 1;
 }
 
 /* Makes a thread of the free slot `t`: asleep, without reservation. */

@@ -98,22 +98,12 @@ OB_FN void ob_server_wake(ob_p ob OB_ARG, ob_server_p sv OB_ARG, u64 now)
 	ob_server_requeue(ob, sv);
 }
 
-/* The first of its threads wants to run. */
-OB_INLINE void ob_server_rouse(ob_p ob, ob_server_p sv, u64 now)
-{
-	sv->served = now;
-	if (sv->state)
-		ob_server_wake(ob, sv, now);
-	else
-		ob_server_begin(ob, sv, now);
-}
-
 /* `sv` has no job any more. */
 OB_FN void ob_server_leave(ob_p ob OB_ARG, ob_server_p sv OB_ARG, u64 now)
 {
 	ob_server_charge(sv, now);
 	ob_account_promote(ob, sv);
-	ob_tree_remove(&sv->domain->active, &sv->node);
+	ob_server_unlink(ob, sv);
 	/* One that leaves while throttled keeps e ≤ 0 and its deadline: the release rule sees that.
 	 */
 	sv->state = OB_IDLE;
@@ -141,6 +131,52 @@ OB_FN void ob_server_end(ob_p ob OB_ARG, ob_server_p sv OB_ARG, u64 now)
 	}
 	ob_emit(ob, now, OB_KC(OB_EV_IDLE, OB_NONE), OB_TS(OB_NONE, sv->id), (u64)sv->e, sv->s);
 	ob_policy_completed(ob, sv, now);
+}
+
+/*
+ * Whether `sv`, a member, wants service has perhaps changed: its threads are awake and no lack of
+ * budget stops them. With the first member that does a group's job begins, and it ends when none
+ * does.
+ */
+OB_FN void ob_group_want(ob_p ob OB_ARG, ob_server_p sv OB_ARG, u64 now)
+{
+	ob_server_p up;
+
+	for (up = sv->domain->up; up && OB_LOOP; up = sv->domain->up) {
+		u8 wants = sv->state == OB_READY && sv->awake;
+
+		if (sv->wants == wants)
+			return;
+		sv->wants = wants;
+		if (wants) {
+			if (up->awake++)
+				return;
+			ob_server_begin(ob, up, now);
+			ob_server_requeue(ob, up);
+		} else {
+			if (--up->awake)
+				return;
+			ob_server_end(ob, up, now);
+		}
+		sv = up;
+	}
+}
+
+OB_INLINE void ob_want(ob_p ob, ob_server_p sv, u64 now)
+{
+	if (sv->domain->up)
+		ob_group_want(ob, sv, now);
+}
+
+/* The first of its threads wants to run. */
+OB_INLINE void ob_server_rouse(ob_p ob, ob_server_p sv, u64 now)
+{
+	sv->served = now;
+	if (sv->state)
+		ob_server_wake(ob, sv, now);
+	else
+		ob_server_begin(ob, sv, now);
+	ob_want(ob, sv, now);
 }
 
 /* Who marks a job and then sleeps until the next release has not begun that next job with the mark:
@@ -197,6 +233,7 @@ OB_FN void ob_sleep(ob_p ob OB_ARG, ob_task_p t OB_ARG, u64 now)
 		ob_server_unbegin(ob, sv, now);
 	else
 		ob_server_end(ob, sv, now);
+	ob_want(ob, sv, now);
 }
 
 /* Puts `t`, neither running nor queued, under `sv` (null: best effort). */
@@ -243,7 +280,11 @@ OB_INLINE void ob_forget(ob_p ob, ob_task_p t)
 /* Whether `t` may not run where `sv` is served, now or in one of its windows. */
 OB_INLINE int ob_thread_shut_out(ob_p ob, ob_server_p sv, ob_task_p t)
 {
-	return (int)ob_place_shuts_out(sv, t->cpus & ob->online);
+	u64 cpus = t->cpus & ob->online;
+
+	if (sv->domain->up)
+		return !ob_server_allows(sv, cpus);
+	return (int)ob_place_shuts_out(sv, cpus);
 }
 
 /* Whether `t` is best effort and has a reservation to go back to. */
@@ -372,6 +413,7 @@ OB_FN void ob_mark(ob_p ob OB_ARG, ob_task_p t OB_ARG, u64 now)
 	sv->marked_consumed = sv->consumed;
 	sv->marked = 1;
 	ob_server_begin(ob, sv, now);
+	ob_want(ob, sv, now);
 	ob_server_requeue(ob, sv);
 }
 

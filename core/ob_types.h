@@ -17,6 +17,10 @@
 #define OB_MAX_DOMAINS 64
 /* CPUs over which one reservation can be split. */
 #define OB_MAX_LEGS 8
+/* Groups of reservations at a time, and how many of them one reservation may be in, one inside the
+ * other. */
+#define OB_MAX_GROUPS 64
+#define OB_DEPTH 6
 /* Users who hold reservations at a time, the unlimited one included. */
 #define OB_MAX_ACCOUNTS 64
 
@@ -133,7 +137,7 @@ struct ob_terms {
 	u32 marks;     /* the program marks its jobs */
 	u32 postponed; /* split: it changes CPUs at the ends of its windows only */
 	u32 legs;      /* 0: not split */
-	u32 pad;
+	u32 group;     /* it serves reservations, not threads */
 	struct ob_leg plan[OB_MAX_LEGS];
 };
 
@@ -147,13 +151,14 @@ struct ob_server {
 	struct ob_domain OB_ARENA *domain;
 	struct ob_task OB_ARENA *head; /* waiting threads, first come first served */
 	struct ob_task OB_ARENA *tail;
-	u64 cpus;     /* CPUs of the domain that it may use */
-	u64 budget;   /* Q */
-	u64 period;   /* P */
-	u64 deadline; /* D, relative */
-	s64 e;        /* budget left */
-	u64 s;        /* server deadline, absolute */
-	s64 saved_e;  /* FCBS: own pair, while a donated one is in use */
+	struct ob_domain OB_ARENA *members; /* a group's; null: it serves threads (ob_group.h) */
+	u64 cpus;                           /* CPUs of the domain that it may use */
+	u64 budget;                         /* Q */
+	u64 period;                         /* P */
+	u64 deadline;                       /* D, relative */
+	s64 e;                              /* budget left */
+	u64 s;                              /* server deadline, absolute */
+	s64 saved_e;                        /* FCBS: own pair, while a donated one is in use */
 	u64 saved_s;
 	u64 charged; /* until when running threads have been charged */
 	u64 release; /* of the current job */
@@ -166,8 +171,9 @@ struct ob_server {
 	u32 kind;    /* enum ob_kind, the server's rules (policies/registry.h) */
 	u32 order;   /* enum ob_order (orders/registry.h) */
 	u32 place;   /* enum ob_placement (place/registry.h) */
-	u32 threads; /* that belong to it, awake or not */
-	u32 awake;   /* threads between waking and sleeping */
+	u32 level;   /* how many groups it is in, at most OB_DEPTH */
+	u32 threads; /* that belong to it, awake or not; a group's: members */
+	u32 awake;   /* threads between waking and sleeping; a group's: members that want service */
 	u32 running;
 	u32 waiting;
 	u32 outwaited; /* turns that it is to have in best effort's time (ob_patience.h) */
@@ -184,6 +190,7 @@ struct ob_server {
 	u8 spent;   /* no budget is left until s, only slack */
 	u8 late;    /* its job runs on the budget of a later period */
 	u8 soon;    /* EDZL: laxity ends within OB_MARGIN */
+	u8 wants;   /* its group counts it as awake */
 	u8 marked;  /* its job began with a mark, and may be none yet (ob_server_unbegin) */
 	u64 marked_consumed; /* what had been consumed by then */
 	u64 shift;           /* its deadlines are so much later (place/) */
@@ -247,8 +254,9 @@ struct ob_sums {
 };
 
 struct ob_domain {
-	struct ob_tree active; /* servers that are ready, by key */
-	struct ob_due due;     /* when its slack must be looked at again */
+	struct ob_tree active;         /* servers that are ready, by key */
+	struct ob_server OB_ARENA *up; /* the group whose members they are; null: it has CPUs */
+	struct ob_due due;             /* when its slack must be looked at again */
 	u64 cpus;
 	s64 bonus;              /* FCBS: B */
 	u64 bonus_since;        /* FCBS: t_last */
@@ -318,6 +326,8 @@ struct ob {
 	u64 args[2]; /* of the event that is being written */
 	struct ob_cpu cpu[OB_MAX_CPUS];
 	struct ob_domain domain[OB_MAX_DOMAINS];
+	struct ob_domain group[OB_MAX_GROUPS]; /* queues of groups */
+	u64 groups;                            /* those that are taken */
 	struct ob_account account[OB_MAX_ACCOUNTS];
 };
 

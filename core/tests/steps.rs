@@ -64,7 +64,7 @@ impl World {
                     ..Default::default()
                 };
                 counted::onbeat_counted_task_make(task, i as u32, 1, u64::from(ffi::OB_WEIGHT));
-                counted::onbeat_counted_make(ob, server, &raw mut terms, 0);
+                counted::onbeat_counted_make(ob, server, &raw mut terms, std::ptr::null_mut(), 0);
                 counted::onbeat_counted_attach(ob, task, server, 0);
             }
             let first = world.below(period);

@@ -100,6 +100,32 @@ impl Core {
 
     /// Gives task `i`, asleep, reservation number `i`.
     pub fn reserve(&mut self, i: usize, r: &Reservation) {
+        self.make(i, r, false, None);
+        self.join(i, i);
+    }
+
+    /// Gives task `i`, asleep, reservation number `i`, a member of group number `group`.
+    pub fn reserve_in(&mut self, i: usize, r: &Reservation, group: usize) {
+        self.make(i, r, false, Some(group));
+        self.join(i, i);
+    }
+
+    /// Room for `count` groups beside the tasks' reservations; before there is any of these. The first has the number
+    /// of tasks as its own.
+    pub fn groups(&mut self, count: usize) {
+        self.servers = vec![ffi::ob_server::default(); self.tasks.len() + count].into();
+    }
+
+    /// Reservation number `i`, which no task has, is a group: it serves reservations, its members. It may be a member
+    /// of another, `within`.
+    ///
+    /// # Panics
+    /// More than `OB_MAX_GROUPS` groups, or more than `OB_DEPTH` one in the other: callers check their input.
+    pub fn group(&mut self, i: usize, r: &Reservation, within: Option<usize>) {
+        self.make(i, r, true, within);
+    }
+
+    fn make(&mut self, i: usize, r: &Reservation, group: bool, within: Option<usize>) {
         let mut terms = ffi::ob_terms {
             budget: r.budget,
             period: r.period,
@@ -110,18 +136,20 @@ impl Core {
             marks: r.marks.into(),
             cpus: r.cpus,
             domain: r.domain,
+            group: group.into(),
             ..Default::default()
         };
         if let Some(Split { window, postponed, shares }) = &r.split {
             terms = onbeat_core::split(terms, *window, *postponed, shares);
         }
-        let (ob, task, sv) = (self.ob(), self.task(i), &raw mut self.servers[i]);
-        // SAFETY: a server of ours that no task uses yet, a task that sleeps.
-        unsafe {
+        let up = within.map_or(std::ptr::null_mut(), |up| &raw mut self.servers[up]);
+        let (ob, sv) = (self.ob(), &raw mut self.servers[i]);
+        // SAFETY: a server of ours that no task uses yet, and a group, if any, that has been made.
+        let made = unsafe {
             (*sv).id = i as u32;
-            ffi::onbeat_make(ob, sv, &raw mut terms, 0);
-            ffi::onbeat_attach(ob, task, sv, 0);
-        }
+            ffi::onbeat_make(ob, sv, &raw mut terms, up, 0)
+        };
+        assert_ne!(made, 0, "too many groups, or too deep");
     }
 
     /// Reservation `i` counts on account `id`, below `OB_MAX_ACCOUNTS`: together its reservations may take `rate` ahead

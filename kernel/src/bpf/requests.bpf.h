@@ -17,7 +17,7 @@ static __noinline int reserve(struct shell_reserve *arg)
 		sv = shell->vacant;
 		if (sv) {
 			shell->vacant = sv->next;
-			ob_server_make(&shell->ob, sv, &shell->terms, now);
+			ob_server_make(&shell->ob, sv, &shell->terms, OB_NULL, now);
 			id = sv->id;
 		}
 		UNLOCK(fx);
