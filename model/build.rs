@@ -107,8 +107,9 @@ fn key([name, _, text, deadlines, laxity, isolates, about]: &[String; 7]) -> Str
     format!("    {} {text} {deadlines} {laxity} {isolates} {about},\n", variant(name))
 }
 
-/// `X(CBS_HARD, cbs_hard, "cbs-hard", 2, 1, NOT, "waits …")` becomes `CbsHard "cbs-hard" true true false "waits …",`.
+/// `X(CBS_HARD, cbs_hard, "cbs-hard", 2, 1, NOT, "waits …")` becomes `CbsHard "cbs-hard" true true true false "waits …",`.
 fn server([name, _, text, enforced, isolates, lends, about]: &[String; 7]) -> String {
-    let (rests, isolates, lends) = (enforced == "2", flag(SERVERS, isolates), lends != "NOT");
-    format!("    {} {text} {rests} {isolates} {lends} {about},\n", variant(name))
+    let (enforces, rests) = (enforced != "0", enforced == "2");
+    let (isolates, lends) = (flag(SERVERS, isolates), lends != "NOT");
+    format!("    {} {text} {enforces} {rests} {isolates} {lends} {about},\n", variant(name))
 }

@@ -118,6 +118,7 @@ impl Family {
                 affinity: None,
                 marks: false,
                 user: None,
+                group: None,
                 work: Work::Trace {
                     path: format!("{name}-{}.csv", plan.name).into(),
                     start,
@@ -136,6 +137,7 @@ impl Family {
             clusters: 2,
             kernel: Kernel::Plain,
             overheads: Overheads::default(),
+            groups: Vec::new(),
             tasks: plans.iter().enumerate().map(entry).collect(),
             best_effort: Some(BestEffort { count: BEST_EFFORT, nice: 0 }),
             name,

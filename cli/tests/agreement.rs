@@ -102,6 +102,7 @@ fn entry(k: u32, period: u64, budget: u64, offset: u64, overrun: u64) -> TaskEnt
         affinity: None,
         marks: false,
         user: None,
+        group: None,
         work: Work::Uniform(budget * 40 / 100, budget * overrun / 100),
     }
 }
@@ -129,6 +130,7 @@ fn finished(
         clusters: clusters(cpus),
         kernel: Kernel::Plain,
         overheads: overheads(cpus),
+        groups: Vec::new(),
         tasks,
         best_effort: None,
     }

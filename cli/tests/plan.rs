@@ -142,6 +142,7 @@ fn any_set() -> impl Strategy<Value = TaskSet> {
                     affinity: (mask < 256 && !list.is_empty()).then_some(list),
                     marks,
                     user: None,
+                    group: None,
                     work: Work::Uniform(budget, budget),
                 }
             };
@@ -157,6 +158,7 @@ fn any_set() -> impl Strategy<Value = TaskSet> {
                 clusters,
                 kernel: Kernel::Plain,
                 overheads: Overheads::default(),
+                groups: Vec::new(),
                 tasks: (0..).zip(tasks).map(entry).collect(),
                 best_effort: None,
             }

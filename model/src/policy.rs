@@ -4,6 +4,8 @@
 //! [`Key`] and [`Server`] are made from the core's registries (`core/orders/registry.h`, `core/policies/registry.h`)
 //! when this is compiled, and [`CORE`] from all their pairs.
 
+mod names;
+
 use std::fmt;
 use std::str::FromStr;
 use std::sync::LazyLock;
@@ -196,7 +198,8 @@ impl Order {
 }
 
 macro_rules! servers {
-    ($($variant:ident $name:literal $rests:literal $isolates:literal $lends:literal $about:literal,)*) => {
+    ($($variant:ident $name:literal $enforces:literal $rests:literal $isolates:literal $lends:literal
+        $about:literal,)*) => {
         /// What enforces a reservation: one for each line of the core's registry.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
         pub enum Server {
@@ -218,6 +221,13 @@ macro_rules! servers {
             pub fn about(self) -> &'static str {
                 match self {
                     $(Server::$variant => $about,)*
+                }
+            }
+
+            /// Whether budgets are enforced.
+            pub fn enforces(self) -> bool {
+                match self {
+                    $(Server::$variant => $enforces,)*
                 }
             }
 

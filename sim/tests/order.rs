@@ -187,6 +187,7 @@ fn set_of(case: &Case) -> TaskSet {
         affinity: Some((0..case.cpus).filter(|c| task.cpus >> c & 1 == 1).collect()),
         marks: task.marks,
         user: None,
+        group: None,
         work: Work::Uniform(task.times[0] / 2, task.times[0]),
     };
     TaskSet {
@@ -201,6 +202,7 @@ fn set_of(case: &Case) -> TaskSet {
         clusters: 1,
         kernel: Kernel::Plain,
         overheads: Overheads { dispatch: 3_000, preemption: 1_000, migration: 2_000 },
+        groups: Vec::new(),
         tasks: case.tasks.iter().filter(|t| !t.times.is_empty()).enumerate().map(entry).collect(),
         best_effort: Some(BestEffort { count: case.best_effort as u32, nice: 0 }),
     }

@@ -126,6 +126,7 @@ impl Played {
             // What ends just when the next job is released does not sleep: without marks the two would be one.
             marks: true,
             user: None,
+            group: None,
             work: Work::Constant(task.wcet.saturating_mul(self.stretch)),
         };
         TaskSet {
@@ -140,6 +141,7 @@ impl Played {
             clusters: 1,
             kernel: Kernel::Plain,
             overheads: Overheads::default(),
+            groups: Vec::new(),
             tasks: tasks.iter().enumerate().map(entry).collect(),
             best_effort: None,
         }

@@ -2,11 +2,13 @@
 //! The task-set file: what runs, on how many CPUs, for how long, under which policies. docs/task-set.md is the
 //! reference for its keys; this module is what the rooms see of it once it has been read and found sound.
 
+mod group;
 mod parse;
 mod table;
 mod work;
 mod write;
 
+pub use group::Group;
 pub use work::load_trace;
 
 use std::fmt;
@@ -26,7 +28,9 @@ pub mod limits {
 
     /// CPUs of one machine; the lab's and the core's limit.
     pub const CPUS: u64 = crate::numbers::CPUS as u64;
-    /// Tasks over all entries, and best-effort processes.
+    /// How deep groups are part of groups: that many from the outermost to the innermost.
+    pub const GROUP_DEPTH: usize = 6;
+    /// Tasks over all entries and groups, and best-effort processes.
     pub const TASKS: u64 = 1000;
     /// Shortest period, ns: 1 µs.
     pub const PERIOD_MIN: u64 = US;
@@ -78,6 +82,9 @@ pub struct TaskSet {
     pub kernel: Kernel,
     /// Costs in the simulator.
     pub overheads: Overheads,
+    /// The `[[group]]` entries: who is part of another comes after it, otherwise in the order of the file.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub groups: Vec<Group>,
     /// The `[[task]]` entries in the order of the file.
     pub tasks: Vec<TaskEntry>,
     /// Best-effort load, if any.
@@ -130,6 +137,9 @@ pub struct TaskEntry {
     /// Whose reservation it is, where `max_share` limits users; [`ROOT`] is not limited, `None` is one user.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub user: Option<String>,
+    /// Index of the group it is part of in [`TaskSet::groups`]; such a task has a budget.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub group: Option<usize>,
     /// What each job does.
     pub work: Work,
 }

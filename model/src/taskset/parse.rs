@@ -7,11 +7,13 @@ use num_rational::Ratio;
 use toml::de::DeTable;
 
 use super::table::{self, At, Fault, Table, fault};
-use super::{BestEffort, Kernel, LoadError, Overheads, TaskEntry, TaskSet, limits, work};
+use super::{
+    BestEffort, Group, Kernel, LoadError, Overheads, TaskEntry, TaskSet, group, limits, work,
+};
 use crate::policy::{DEFAULT_SHARE, Policy};
 use crate::units::{Fraction, clip, format_duration, format_percent};
 
-const TOP: [&str; 13] = [
+const TOP: [&str; 14] = [
     "name",
     "title",
     "cpus",
@@ -23,12 +25,13 @@ const TOP: [&str; 13] = [
     "clusters",
     "kernel",
     "overheads",
+    "group",
     "task",
     "best_effort",
 ];
-const TASK: [&str; 11] = [
+const TASK: [&str; 12] = [
     "name", "count", "period", "deadline", "budget", "offset", "stagger", "affinity", "marks",
-    "user", "work",
+    "user", "group", "work",
 ];
 const EXAMPLE: &str = "cpus = 1, duration = \"1s\" and a [[task]] with name, period and work";
 
@@ -106,6 +109,7 @@ fn top(folder: &Path, document: &DeTable<'_>, stem: &str) -> Result<TaskSet, Fau
         Some(share) => share.value,
         None => DEFAULT_SHARE,
     };
+    let groups = group::read(&top, cpus)?;
     let set = TaskSet {
         name,
         title,
@@ -118,13 +122,15 @@ fn top(folder: &Path, document: &DeTable<'_>, stem: &str) -> Result<TaskSet, Fau
         clusters: clusters(&top, cpus)?,
         kernel: kernel(&top)?,
         overheads: overheads(&top)?,
-        tasks: tasks(folder, &top, cpus, duration)?,
+        tasks: tasks(folder, &top, cpus, duration, &groups)?,
+        groups,
         best_effort: best_effort(&top)?,
     };
     if set.tasks.is_empty() && set.best_effort_count() == 0 {
         return fault(0, "the file describes no work", "add a [[task]] with name, period and work");
     }
     check_users(&top, &set)?;
+    group::check(&top, &set)?;
     let jobs: u64 = set.copies().map(|c| c.jobs).sum();
     if jobs > limits::JOBS {
         let reason = format!("the tasks would release {jobs} jobs, more than {}", limits::JOBS);
@@ -139,6 +145,7 @@ fn tasks(
     top: &Table<'_, '_>,
     cpus: u32,
     duration: u64,
+    groups: &[Group],
 ) -> Result<Vec<TaskEntry>, Fault> {
     let mut tasks: Vec<TaskEntry> = Vec::new();
     let Some(list) = top.value("task") else { return Ok(tasks) };
@@ -146,17 +153,23 @@ fn tasks(
         let reason = "task must be a list of tables";
         return fault(list.span().start, reason, "write [[task]] with two brackets");
     };
-    let mut total = 0;
+    let mut total = groups.len() as u64;
     for entry in entries.iter() {
         let Some(t) = entry.get_ref().as_table() else {
             return table::wrong_type(entry, "task", "a table", "[[task]] on a line of its own");
         };
         let t = Table::new(t, entry.span().start, "[[task]]", &TASK)?;
-        let task = task(folder, &t, cpus, duration)?;
+        let mut task = task(folder, &t, cpus, duration)?;
+        task.group = group::of_task(&t, &task, groups, cpus)?;
         if tasks.iter().any(|other| other.name == task.name) {
             let at = t.value("name").map_or(t.at, |v| v.span().start);
             let reason = format!("two tasks are called \"{}\"", task.name);
             return fault(at, reason, "give each [[task]] its own name, or use count");
+        }
+        if let Some(group) = groups.iter().find(|group| task.may_be_called(&group.name)) {
+            let at = t.value("name").map_or(t.at, |v| v.span().start);
+            let reason = format!("a task and a group are called \"{}\"", group.name);
+            return fault(at, reason, "give each its own name");
         }
         if let Some(name) = tasks.iter().find_map(|other| clash(other, &task)) {
             let at = t.value("name").map_or(t.at, |v| v.span().start);
@@ -166,7 +179,8 @@ fn tasks(
         total += u64::from(task.count);
         if total > limits::TASKS {
             let at = t.value("count").map_or(t.at, |v| v.span().start);
-            let reason = format!("the file asks for {total} tasks or more");
+            let what = if groups.is_empty() { "tasks" } else { "tasks and groups" };
+            let reason = format!("the file asks for {total} {what} or more");
             return fault(at, reason, format!("keep to {} in all", limits::TASKS));
         }
         tasks.push(task);
@@ -177,11 +191,23 @@ fn tasks(
 /// The name that copies of both would have.
 fn clash(a: &TaskEntry, b: &TaskEntry) -> Option<String> {
     let copy_of = |many: &TaskEntry, one: &TaskEntry| {
-        let number = one.name.strip_prefix(&many.name)?.strip_prefix('-')?;
-        let copy = number.parse::<u32>().ok().filter(|n| n.to_string() == number)?;
-        (many.count > copy && many.count > 1 && one.count == 1).then(|| one.name.clone())
+        (one.count == 1 && many.has_copy(&one.name)).then(|| one.name.clone())
     };
     copy_of(a, b).or_else(|| copy_of(b, a))
+}
+
+impl TaskEntry {
+    /// Whether one of several copies is called so.
+    fn has_copy(&self, name: &str) -> bool {
+        let number = name.strip_prefix(&self.name).and_then(|rest| rest.strip_prefix('-'));
+        let copy = number.and_then(|n| n.parse::<u32>().ok().filter(|copy| copy.to_string() == n));
+        self.count > 1 && copy.is_some_and(|copy| copy < self.count)
+    }
+
+    /// Whether the entry or a copy is called so.
+    fn may_be_called(&self, name: &str) -> bool {
+        self.name == name || self.has_copy(name)
+    }
 }
 
 fn task(folder: &Path, t: &Table<'_, '_>, cpus: u32, duration: u64) -> Result<TaskEntry, Fault> {
@@ -193,13 +219,7 @@ fn task(folder: &Path, t: &Table<'_, '_>, cpus: u32, duration: u64) -> Result<Ta
     let deadline = t.duration("deadline", 1, limits::TIME)?.map_or(period, |d| d.value);
     let budget = t.duration("budget", 1, limits::TIME)?;
     if let Some(b) = &budget {
-        for (word, limit) in [("period", period), ("deadline", deadline)] {
-            if b.value > limit {
-                let (q, l) = (format_duration(b.value), format_duration(limit));
-                let reason = format!("the budget {q} is above the {word} {l}");
-                return fault(b.at, reason, format!("lower it to {l} or less"));
-            }
-        }
+        check_budget(b, period, deadline)?;
     }
     let offset = t.duration("offset", 0, limits::TIME)?;
     let stagger = t.duration("stagger", 0, limits::TIME)?.map_or(0, |s| s.value);
@@ -223,12 +243,26 @@ fn task(folder: &Path, t: &Table<'_, '_>, cpus: u32, duration: u64) -> Result<Ta
         budget: budget.map(|b| b.value),
         offset,
         stagger,
-        affinity: affinity(t, cpus)?,
+        affinity: cpu_list(t, "affinity", cpus)?,
         marks: t.boolean("marks")?.unwrap_or(false),
         user: t.string("user")?.map(|u| plain_name(&u, "user")).transpose()?,
+        group: None,
         work,
     })
 }
+
+/// It is at most period and deadline.
+pub(super) fn check_budget(budget: &At<u64>, period: u64, deadline: u64) -> Result<(), Fault> {
+    for (word, limit) in [("period", period), ("deadline", deadline)] {
+        if budget.value > limit {
+            let (q, l) = (format_duration(budget.value), format_duration(limit));
+            let reason = format!("the budget {q} is above the {word} {l}");
+            return fault(budget.at, reason, format!("lower it to {l} or less"));
+        }
+    }
+    Ok(())
+}
+
 /// What users may take ahead of best effort, if that is limited.
 fn max_share(top: &Table<'_, '_>) -> Result<Option<Fraction>, Fault> {
     match top.percent("max_share")? {
@@ -354,24 +388,26 @@ fn best_effort(top: &Table<'_, '_>) -> Result<Option<BestEffort>, Fault> {
     Ok(Some(BestEffort { count, nice }))
 }
 
-fn affinity(t: &Table<'_, '_>, cpus: u32) -> Result<Option<Vec<u32>>, Fault> {
-    let Some(list) = t.array("affinity", "[0, 1]")? else { return Ok(None) };
+/// CPUs of the machine, ascending; `None` if the key is not there.
+pub(super) fn cpu_list(t: &Table<'_, '_>, key: &str, cpus: u32) -> Result<Option<Vec<u32>>, Fault> {
+    let Some(list) = t.array(key, "[0, 1]")? else { return Ok(None) };
     let mut mask = Vec::new();
     for item in list.value.iter() {
-        let cpu = table::integer(item, "affinity", 0, i64::from(u32::MAX))?;
+        let cpu = table::integer(item, key, 0, i64::from(u32::MAX))?;
         if cpu.value >= i64::from(cpus) {
-            let reason = format!("affinity names CPU {}, but cpus = {cpus}", cpu.value);
+            let reason = format!("{key} names CPU {}, but cpus = {cpus}", cpu.value);
             return fault(cpu.at, reason, format!("use CPUs 0 to {}", cpus - 1));
         }
         let cpu_number = cpu.value as u32;
         if mask.contains(&cpu_number) {
-            let reason = format!("affinity names CPU {cpu_number} twice");
+            let reason = format!("{key} names CPU {cpu_number} twice");
             return fault(cpu.at, reason, "name it once");
         }
         mask.push(cpu_number);
     }
     if mask.is_empty() {
-        return fault(list.at, "affinity allows no CPU", "name at least one, or leave it out");
+        let reason = format!("{key} allows no CPU");
+        return fault(list.at, reason, "name at least one, or leave it out");
     }
     mask.sort_unstable();
     Ok(Some(mask))
@@ -381,7 +417,7 @@ fn is_plain(c: char) -> bool {
     c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-')
 }
 
-fn plain_name(name: &At<&str>, key: &str) -> Result<String, Fault> {
+pub(super) fn plain_name(name: &At<&str>, key: &str) -> Result<String, Fault> {
     let fits = (1..=limits::NAME).contains(&name.value.len());
     // It becomes part of file names: no leading dot, nothing to quote.
     if fits && !name.value.starts_with('.') && name.value.chars().all(is_plain) {

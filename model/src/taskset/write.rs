@@ -3,7 +3,7 @@
 
 use std::fmt::Write;
 
-use super::{Kernel, Overheads, TaskEntry, TaskSet, Work};
+use super::{Group, Kernel, Overheads, TaskEntry, TaskSet, Work};
 use crate::units::{format_duration, format_percent};
 
 impl TaskSet {
@@ -41,7 +41,8 @@ impl TaskSet {
                 line(&mut text, key, &time(ns));
             }
         }
-        self.tasks.iter().for_each(|task| task.to_toml(&mut text));
+        self.groups.iter().for_each(|group| group.to_toml(&self.groups, &mut text));
+        self.tasks.iter().for_each(|task| task.to_toml(&self.groups, &mut text));
         if let Some(best_effort) = self.best_effort {
             let _ = write!(text, "\n[best_effort]\ncount = {}\n", best_effort.count);
             line(&mut text, "nice", &best_effort.nice.to_string());
@@ -50,8 +51,30 @@ impl TaskSet {
     }
 }
 
+impl Group {
+    fn to_toml(&self, groups: &[Group], text: &mut String) {
+        text.push_str("\n[[group]]\n");
+        line(text, "name", &quoted(&self.name));
+        if let Some(parent) = self.parent {
+            line(text, "in", &quoted(&groups[parent].name));
+        }
+        if let Some(order) = self.order {
+            line(text, "order", &quoted(order.name()));
+        }
+        line(text, "budget", &time(self.budget));
+        line(text, "period", &time(self.period));
+        line(text, "deadline", &time(self.deadline));
+        if let Some(rule) = self.rule {
+            line(text, "rule", &quoted(rule.name()));
+        }
+        if let Some(cpus) = &self.cpus {
+            line(text, "cpus", &format!("{cpus:?}"));
+        }
+    }
+}
+
 impl TaskEntry {
-    fn to_toml(&self, text: &mut String) {
+    fn to_toml(&self, groups: &[Group], text: &mut String) {
         text.push_str("\n[[task]]\n");
         line(text, "name", &quoted(&self.name));
         line(text, "count", &self.count.to_string());
@@ -68,6 +91,9 @@ impl TaskEntry {
         line(text, "marks", &self.marks.to_string());
         if let Some(user) = &self.user {
             line(text, "user", &quoted(user));
+        }
+        if let Some(group) = self.group {
+            line(text, "group", &quoted(&groups[group].name));
         }
         let work = match &self.work {
             Work::Constant(ns) => format!("constant = {}", time(*ns)),

@@ -1,0 +1,319 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! `[[group]]` entries: reservations that serve reservations.
+
+use std::iter::successors;
+
+use serde::{Deserialize, Serialize};
+
+use super::parse::{check_budget, cpu_list, plain_name};
+use super::table::{At, Fault, Table, fault, wrong_type};
+use super::{TaskEntry, TaskSet, limits};
+use crate::policy::{Key, Policy, Server};
+use crate::units::{clip, format_duration};
+
+const GROUP: [&str; 8] = ["name", "in", "order", "budget", "period", "deadline", "rule", "cpus"];
+
+/// A reservation that serves those of its members: tasks, and groups that are part of it. Times in ns.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Group {
+    /// Its name; no other group and no task has it.
+    pub name: String,
+    /// Index in [`TaskSet::groups`] of the group that it is part of, which comes before it; `None` = of none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parent: Option<usize>,
+    /// In what order its members are served; `None` = that of the policy that is played.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub order: Option<Key>,
+    /// What all members together get per period, at least 1; at most period and deadline.
+    pub budget: u64,
+    /// Its period.
+    pub period: u64,
+    /// Its relative deadline.
+    pub deadline: u64,
+    /// What enforces its budget; `None` = the server of the policy that is played.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rule: Option<Server>,
+    /// CPUs its members may use, ascending; `None` = those of the group it is part of, or all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cpus: Option<Vec<u32>>,
+}
+
+impl TaskSet {
+    /// The group and those it is part of, from the innermost to the outermost.
+    pub fn within(&self, group: usize) -> impl Iterator<Item = usize> {
+        within(&self.groups, group)
+    }
+
+    /// CPUs that members of the group may use, a bit for each.
+    pub fn group_cpus(&self, group: usize) -> u64 {
+        cpus_of(&self.groups, group, self.cpus)
+    }
+}
+
+fn within(groups: &[Group], group: usize) -> impl Iterator<Item = usize> {
+    successors(Some(group), |group| groups[*group].parent)
+}
+
+fn cpus_of(groups: &[Group], group: usize, cpus: u32) -> u64 {
+    let list = within(groups, group).find_map(|group| groups[group].cpus.as_ref());
+    list.map_or(u64::MAX >> (u64::BITS - cpus), |list| list.iter().fold(0, |mask, c| mask | 1 << c))
+}
+
+/// A group as it stands in the file.
+struct Entry<'a> {
+    at: usize,
+    group: Group,
+    inside: Option<At<&'a str>>,
+    budget_at: usize,
+    cpus_at: usize,
+}
+
+/// All groups of the file, sound but for their members.
+pub(super) fn read(top: &Table<'_, '_>, cpus: u32) -> Result<Vec<Group>, Fault> {
+    let Some(list) = top.value("group") else { return Ok(Vec::new()) };
+    let Some(tables) = list.get_ref().as_array() else {
+        let reason = "group must be a list of tables";
+        return fault(list.span().start, reason, "write [[group]] with two brackets");
+    };
+    if tables.len() as u64 > limits::TASKS {
+        let reason = format!("the file has {} groups", tables.len());
+        let remedy = format!("keep to {} groups and tasks in all", limits::TASKS);
+        return fault(list.span().start, reason, remedy);
+    }
+    let mut entries: Vec<Entry<'_>> = Vec::new();
+    for table in tables.iter() {
+        let Some(t) = table.get_ref().as_table() else {
+            return wrong_type(table, "group", "a table", "[[group]] on a line of its own");
+        };
+        let t = Table::new(t, table.span().start, "[[group]]", &GROUP)?;
+        let entry = entry(&t, cpus)?;
+        if entries.iter().any(|other| other.group.name == entry.group.name) {
+            let at = t.value("name").map_or(t.at, |v| v.span().start);
+            let reason = format!("two groups are called \"{}\"", entry.group.name);
+            return fault(at, reason, "give each [[group]] its own name");
+        }
+        entries.push(entry);
+    }
+    let entries = sorted(entries)?;
+    let groups: Vec<Group> = entries.iter().map(|entry| entry.group.clone()).collect();
+    for entry in &entries {
+        inside_parent(entry, &groups, cpus)?;
+    }
+    Ok(groups)
+}
+
+fn entry<'a>(t: &Table<'a, '_>, cpus: u32) -> Result<Entry<'a>, Fault> {
+    let name = t.required("name", "\"video\"", t.string("name")?)?;
+    let budget = t.duration("budget", 1, limits::TIME)?;
+    let period = t.duration("period", limits::PERIOD_MIN, limits::TIME)?;
+    for (key, missing) in [("budget", budget.is_none()), ("period", period.is_none())] {
+        if missing {
+            let reason = format!(
+                "the group \"{}\" has no {key}, and groups that only order are not there yet",
+                clip(name.value)
+            );
+            return fault(t.at, reason, "give it budget and period, or leave the group out");
+        }
+    }
+    let budget = t.required("budget", "\"10ms\"", budget)?;
+    let period = t.required("period", "\"20ms\"", period)?.value;
+    let deadline = t.duration("deadline", 1, limits::TIME)?.map_or(period, |d| d.value);
+    check_budget(&budget, period, deadline)?;
+    let at = |key| t.value(key).map_or(t.at, |v| v.span().start);
+    Ok(Entry {
+        at: t.at,
+        inside: t.string("in")?,
+        budget_at: budget.at,
+        cpus_at: at("cpus"),
+        group: Group {
+            name: plain_name(&name, "name")?,
+            parent: None,
+            order: part(t, "order")?,
+            budget: budget.value,
+            period,
+            deadline,
+            rule: part(t, "rule")?,
+            cpus: cpu_list(t, "cpus", cpus)?,
+        },
+    })
+}
+
+/// An order or a rule by its name.
+fn part<T: std::str::FromStr>(t: &Table<'_, '_>, key: &str) -> Result<Option<T>, Fault>
+where
+    T::Err: std::fmt::Display,
+{
+    let Some(text) = t.string(key)? else { return Ok(None) };
+    text.value.parse().map(Some).or_else(|e: T::Err| {
+        let all = e.to_string();
+        let (reason, remedy) = all.split_once("; ").unwrap_or((&all, "see docs/task-set.md"));
+        fault(text.at, reason, remedy)
+    })
+}
+
+/// With parents found, and in the order of depth.
+fn sorted(mut entries: Vec<Entry<'_>>) -> Result<Vec<Entry<'_>>, Fault> {
+    let mut parents = Vec::with_capacity(entries.len());
+    for entry in &entries {
+        let Some(inside) = &entry.inside else {
+            parents.push(None);
+            continue;
+        };
+        let parent = entries.iter().position(|other| other.group.name == inside.value);
+        if parent.is_none() {
+            let names = entries.iter().map(|other| other.group.name.as_str());
+            return unknown(inside, names);
+        }
+        parents.push(parent);
+    }
+    // No group is deeper than there are groups, unless it is in itself.
+    let depth = |i: usize| successors(Some(i), |i| parents[*i]).take(entries.len() + 1).count();
+    let depths: Vec<usize> = (0..entries.len()).map(depth).collect();
+    for (entry, depth) in entries.iter().zip(&depths) {
+        let at = entry.inside.as_ref().map_or(entry.at, |inside| inside.at);
+        let name = &entry.group.name;
+        if *depth > entries.len() {
+            let reason = format!("the group \"{name}\" is in itself, or in one that is");
+            return fault(at, reason, "leave out \"in\" at the outermost group");
+        }
+        if *depth > limits::GROUP_DEPTH {
+            let reason = format!("the group \"{name}\" is {depth} groups deep");
+            return fault(at, reason, format!("nest at most {} groups", limits::GROUP_DEPTH));
+        }
+    }
+    let mut order: Vec<usize> = (0..entries.len()).collect();
+    order.sort_by_key(|i| depths[*i]);
+    let mut place = vec![0; entries.len()];
+    order.iter().enumerate().for_each(|(new, old)| place[*old] = new);
+    for (entry, parent) in entries.iter_mut().zip(&parents) {
+        entry.group.parent = parent.map(|parent| place[parent]);
+    }
+    let mut entries: Vec<Option<Entry<'_>>> = entries.into_iter().map(Some).collect();
+    Ok(order.into_iter().filter_map(|old| entries[old].take()).collect())
+}
+
+fn unknown<'a, T>(
+    asked: &At<&str>,
+    names: impl Iterator<Item = &'a str> + Clone,
+) -> Result<T, Fault> {
+    let remedy = match super::nearest(asked.value, names.clone()) {
+        Some(near) => format!("did you mean \"{near}\"?"),
+        None if names.clone().next().is_none() => "add a [[group]] of that name".into(),
+        None => format!("the groups here are {}", names.collect::<Vec<_>>().join(", ")),
+    };
+    fault(asked.at, format!("there is no group \"{}\"", clip(asked.value)), remedy)
+}
+
+/// CPUs and budget are those of the group it is part of at most.
+fn inside_parent(entry: &Entry<'_>, groups: &[Group], cpus: u32) -> Result<(), Fault> {
+    let group = &entry.group;
+    let Some(parent) = group.parent else { return Ok(()) };
+    check_cpus(entry.cpus_at, "cpus", group.cpus.as_deref(), groups, parent, cpus)?;
+    check_load(entry.budget_at, (group.budget, group.period), groups, parent, cpus)
+}
+
+/// The CPUs of a member are among those of its group.
+fn check_cpus(
+    at: usize,
+    key: &str,
+    list: Option<&[u32]>,
+    groups: &[Group],
+    group: usize,
+    cpus: u32,
+) -> Result<(), Fault> {
+    let mask = cpus_of(groups, group, cpus);
+    let Some(cpu) = list.into_iter().flatten().find(|cpu| mask >> **cpu & 1 == 0) else {
+        return Ok(());
+    };
+    let reason =
+        format!("{key} names CPU {cpu}, which is none of the group's, {}", groups[group].name);
+    let few: Vec<String> =
+        (0..cpus).filter(|c| mask >> c & 1 == 1).map(|c| c.to_string()).collect();
+    fault(at, reason, format!("use CPUs of {}", few.join(", ")))
+}
+
+/// A member of budget Q every P is no more than all CPUs of its group could give it.
+fn check_load(
+    at: usize,
+    (budget, period): (u64, u64),
+    groups: &[Group],
+    group: usize,
+    cpus: u32,
+) -> Result<(), Fault> {
+    let of = &groups[group];
+    let wide = u128::from(cpus_of(groups, group, cpus).count_ones());
+    let offered = wide * u128::from(of.budget) * u128::from(period);
+    if u128::from(budget) * u128::from(of.period) <= offered {
+        return Ok(());
+    }
+    let most = (offered / u128::from(of.period)) as u64;
+    let reason = format!(
+        "{} every {} is more than its group \"{}\" has, {} every {}",
+        format_duration(budget),
+        format_duration(period),
+        of.name,
+        format_duration(of.budget),
+        format_duration(of.period)
+    );
+    let lower = format!("lower it to {} or less, or ", format_duration(most));
+    let lower = if most == 0 { "" } else { &lower };
+    fault(at, reason, format!("{lower}raise the group's budget"))
+}
+
+/// The group a task is part of.
+pub(super) fn of_task(
+    t: &Table<'_, '_>,
+    task: &TaskEntry,
+    groups: &[Group],
+    cpus: u32,
+) -> Result<Option<usize>, Fault> {
+    let Some(asked) = t.string("group")? else { return Ok(None) };
+    let Some(group) = groups.iter().position(|group| group.name == asked.value) else {
+        return unknown(&asked, groups.iter().map(|group| group.name.as_str()));
+    };
+    let Some(budget) = task.budget else {
+        let reason = format!("the task \"{}\" is in a group, but has no budget", task.name);
+        return fault(asked.at, reason, "add budget = \"5ms\", or leave group out");
+    };
+    let at = |key| t.value(key).map_or(t.at, |v| v.span().start);
+    check_cpus(at("affinity"), "affinity", task.affinity.as_deref(), groups, group, cpus)?;
+    check_load(at("budget"), (budget, task.period), groups, group, cpus)?;
+    Ok(Some(group))
+}
+
+/// No group is empty, and the policies that are played know groups.
+pub(super) fn check(top: &Table<'_, '_>, set: &TaskSet) -> Result<(), Fault> {
+    if set.groups.is_empty() {
+        return Ok(());
+    }
+    let tables = top.value("group").and_then(|list| list.get_ref().as_array());
+    for table in tables.into_iter().flat_map(|tables| tables.iter()) {
+        let name = table.get_ref().get("name").and_then(|name| name.get_ref().as_str());
+        let among = |task: &TaskEntry| {
+            let groups = task.group.into_iter().flat_map(|group| set.within(group));
+            groups.into_iter().any(|group| Some(set.groups[group].name.as_str()) == name)
+        };
+        if !set.tasks.iter().any(among) {
+            let reason =
+                format!("the group \"{}\" has no task in it or below", name.unwrap_or_default());
+            return fault(table.span().start, reason, "put a [[task]] into it, or leave it out");
+        }
+    }
+    let list = top.value("policies").and_then(|list| list.get_ref().as_array());
+    for (i, policy) in set.policies.iter().enumerate() {
+        let at = list.and_then(|list| list.get(i)).map_or(0, |item| item.span().start);
+        let Policy::Core { order, server } = policy else { continue };
+        if order.splits() {
+            let reason = format!("{policy} splits reservations, and groups cannot be split");
+            return fault(at, reason, "play another policy, say \"p-edf+cbs-hard\"");
+        }
+        if !server.enforces() {
+            let reason = format!("{policy} enforces no budgets, which groups need");
+            return fault(at, reason, format!("add a server to it, say \"{policy}+cbs-hard\""));
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;
