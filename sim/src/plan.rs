@@ -2,10 +2,10 @@
 //! From a task-set file to a simulation: tasks, reservations, their CPUs.
 
 use onbeat_analysis::machine::Machine;
-use onbeat_analysis::plan::{Demand, Plan};
+use onbeat_analysis::plan::{Demand, Place, Plan};
 use onbeat_analysis::semi::SHARE_LEAST;
 use onbeat_core::ffi;
-use onbeat_model::policy::{CorePolicy, Server};
+use onbeat_model::policy::{CorePolicy, Order, Server};
 use onbeat_model::run::{Class, Platform, Run, TaskInfo, World};
 use onbeat_model::taskset::{GRACE, TaskCopy, TaskSet};
 use onbeat_model::workgen::execution_times;
@@ -116,14 +116,59 @@ const BETWEEN_QUESTIONS: u64 = 100_000_000_000;
 /// The reservations of the set's tasks, in the order of [`TaskSet::copies`], as `policy` serves them in [`simulate`].
 /// They go where the service puts them; what does not fit, and the service would refuse, is served all the same.
 pub fn reservations(set: &TaskSet, policy: &CorePolicy) -> Vec<Option<Reservation>> {
-    planned(set, policy, SHARE_LEAST)
+    planned(set, policy, SHARE_LEAST).tasks
 }
 
-/// The same, with shares of split tasks of at least `share_least` ns.
-fn planned(set: &TaskSet, policy: &CorePolicy, share_least: u64) -> Vec<Option<Reservation>> {
+/// The reservations of a set.
+struct Planned {
+    /// In the order of [`TaskSet::groups`].
+    groups: Vec<Reservation>,
+    /// In the order of [`TaskSet::copies`].
+    tasks: Vec<Option<Reservation>>,
+}
+
+/// The order over the members of group `of`, or over all that is in none.
+fn order_within(set: &TaskSet, policy: &CorePolicy, of: Option<usize>) -> u32 {
+    let own = of.and_then(|group| set.groups[group].order);
+    own.map_or(policy.order, |key| Order { key, ..policy.order }).number()
+}
+
+/// The reservations, with shares of split tasks of at least `share_least` ns. Groups are placed first, as the lab makes
+/// them first; members are where their groups are.
+fn planned(set: &TaskSet, policy: &CorePolicy, share_least: u64) -> Planned {
     let share = set.best_effort_share;
     let machine = Machine::under(policy.order, set.cpus, set.clusters, share);
     let mut plan = Plan::with_shares(machine, share_least);
+    let first = set.copies().count() as u32;
+    let mut groups: Vec<Reservation> = Vec::new();
+    for (id, group) in (first..).zip(&set.groups) {
+        let index = groups.len();
+        let demand = Demand {
+            name: group.name.clone(),
+            budget: group.budget,
+            period: group.period,
+            deadline: group.deadline.min(group.period),
+            cpus: Some((0..set.cpus).filter(|c| set.group_cpus(index) >> c & 1 == 1).collect()),
+        };
+        let (domain, cpus) = match group.parent {
+            None => {
+                let (at, _) = plan.place(id, &demand);
+                (at.domain, at.cpus)
+            }
+            Some(_) => (0, set.group_cpus(index)),
+        };
+        groups.push(Reservation {
+            budget: demand.budget,
+            period: demand.period,
+            deadline: demand.deadline,
+            cpus,
+            domain,
+            kind: kind(group.rule.unwrap_or(policy.server)),
+            order: order_within(set, policy, group.parent),
+            marks: false,
+            split: None,
+        });
+    }
     let one = |(id, copy): (u32, TaskCopy<'_>)| {
         let spec = copy.spec;
         let demand = Demand {
@@ -133,7 +178,10 @@ fn planned(set: &TaskSet, policy: &CorePolicy, share_least: u64) -> Vec<Option<R
             deadline: spec.deadline.min(spec.period),
             cpus: spec.affinity.clone(),
         };
-        let (at, _) = plan.place(id, &demand);
+        let at = match spec.group {
+            None => plan.place(id, &demand).0,
+            Some(_) => Place { domain: 0, cpus: mask(demand.cpus.as_deref()), split: None },
+        };
         Some(Reservation {
             budget: demand.budget,
             period: demand.period,
@@ -141,12 +189,18 @@ fn planned(set: &TaskSet, policy: &CorePolicy, share_least: u64) -> Vec<Option<R
             cpus: at.cpus,
             domain: at.domain,
             kind: kind(policy.server),
-            order: policy.order.number(),
+            order: order_within(set, policy, spec.group),
             marks: spec.marks,
             split: at.split,
         })
     };
-    (0..).zip(set.copies()).map(one).collect()
+    let tasks = (0..).zip(set.copies()).map(one).collect();
+    Planned { groups, tasks }
+}
+
+/// A bit for each of these CPUs; for all where none are named.
+fn mask(cpus: Option<&[u32]>) -> u64 {
+    cpus.map_or(u64::MAX, |list| list.iter().fold(0, |mask, cpu| mask | 1 << cpu))
 }
 
 /// The set's tasks on a core of their own, and what they are called. Shares of split tasks are at least `share_least`
@@ -173,20 +227,28 @@ fn engine(
 
     let mut infos = Vec::new();
     let mut loads = Vec::new();
-    let reservations = planned(set, policy, share_least);
+    let planned = planned(set, policy, share_least);
+    let first_group = copies.len() + best_effort;
+    core.groups(planned.groups.len());
+    for (i, (group, reservation)) in set.groups.iter().zip(&planned.groups).enumerate() {
+        core.group(first_group + i, reservation, group.parent.map(|parent| first_group + parent));
+    }
     let users = set.limited_users();
     let rate = set
         .max_share
         .map(|share| (share * (u64::from(set.cpus) << ffi::OB_SHARE_BITS)).to_integer().max(1));
-    for (i, (c, reservation)) in copies.iter().zip(&reservations).enumerate() {
+    for (i, (c, reservation)) in copies.iter().zip(&planned.tasks).enumerate() {
         let spec = c.spec;
         let times = execution_times(set, c).ok_or_else(|| SimError::RealProgram(c.name()))?;
-        let affinity =
-            spec.affinity.as_ref().map_or(all, |l| l.iter().fold(0, |m, cpu| m | 1u64 << cpu));
+        let affinity = all & mask(spec.affinity.as_deref());
         core.init_task(i, affinity, NICE_0);
         if let Some(reservation) = reservation {
-            core.reserve(i, reservation);
-            if let Some(rate) = rate {
+            match spec.group {
+                Some(group) => core.reserve_in(i, reservation, first_group + group),
+                None => core.reserve(i, reservation),
+            }
+            // What is in a group takes nothing but the group's time.
+            if let (Some(rate), None) = (rate, spec.group) {
                 let of = users.iter().position(|user| *user == spec.user.as_deref());
                 core.account(i, of.map_or(0, |of| of as u32 + 1), of.map_or(0, |_| rate));
             }
