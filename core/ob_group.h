@@ -61,7 +61,7 @@ OB_FN u64 ob_group_make(ob_p ob OB_ARG, ob_server_p sv OB_ARG)
 	d->tight = 1;
 	d->bonus = 0;
 	d->uncounted = 0;
-	d->cpus = ~0ULL;
+	d->cpus = ~0ULL >> (64 - ob->nr_cpus);
 	d->active.random = 0x27D4EB2Fu + slot;
 	d->pledges.random = 0x94D049BBu + slot;
 	sv->members = d;
@@ -71,6 +71,8 @@ OB_FN u64 ob_group_make(ob_p ob OB_ARG, ob_server_p sv OB_ARG)
 /* `sv`, which has no members any more, is given back. */
 OB_INLINE void ob_group_drop(ob_p ob, ob_server_p sv)
 {
+	if (sv->domain->up)
+		sv->domain->up->threads--;
 	if (!sv->members)
 		return;
 	ob->groups &= ~OB_BIT(sv->members - ob->group);

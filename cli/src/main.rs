@@ -13,6 +13,7 @@ mod analyze;
 mod demo;
 mod doctor;
 mod family;
+mod group;
 mod guest;
 mod lab;
 mod launch;
@@ -48,6 +49,7 @@ enum Verb {
     Run(run::Options),
     Status(status::Options),
     Release(status::ReleaseOptions),
+    Group(group::Options),
     Doctor(doctor::Options),
     Policies(policies::Options),
     Analyze(analyze::Options),
@@ -66,6 +68,7 @@ fn main() -> ExitCode {
         Verb::Run(options) => run::run(&options),
         Verb::Status(options) => status::run(&options),
         Verb::Release(options) => status::release(&options),
+        Verb::Group(options) => group::run(&options),
         Verb::Doctor(options) => doctor::run(&options),
         Verb::Policies(options) => policies::run(&options),
         Verb::Analyze(options) => analyze::run(&options),

@@ -54,6 +54,9 @@ pub struct Options {
     /// CPUs to be served on, such as 0-3,6 [default: all the program may use]
     #[arg(long, value_name = "LIST", value_parser = cpu_list)]
     cpus: Option<Cpus>,
+    /// Group that serves it, see `onbeat group` [default: none]
+    #[arg(long, value_name = "NAME")]
+    group: Option<String>,
     /// Policy, if the scheduler is loaded for this run; else it must be the running one
     #[arg(long, value_name = "NAME")]
     policy: Option<String>,
@@ -111,6 +114,9 @@ impl Options {
         }
         if self.marks {
             params = params.marking_jobs();
+        }
+        if let Some(group) = &self.group {
+            params = params.in_group(group);
         }
         params
     }

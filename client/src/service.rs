@@ -75,12 +75,13 @@ pub struct Params {
     deadline: Option<u64>,
     cpus: Option<Vec<u32>>,
     marks: bool,
+    group: Option<String>,
 }
 
 impl Params {
     /// `budget` ns of CPU time in every `period` ns.
     pub fn new(budget: u64, period: u64) -> Self {
-        Self { budget, period, deadline: None, cpus: None, marks: false }
+        Self { budget, period, deadline: None, cpus: None, marks: false, group: None }
     }
 
     /// With a relative deadline (ns) other than the period.
@@ -92,6 +93,12 @@ impl Params {
     /// Only on these CPUs.
     pub fn on_cpus(mut self, cpus: Vec<u32>) -> Self {
         self.cpus = Some(cpus);
+        self
+    }
+
+    /// As a member of this group, see [`Service::group`].
+    pub fn in_group(mut self, name: &str) -> Self {
+        self.group = Some(name.to_owned());
         self
     }
 
@@ -118,6 +125,7 @@ impl Params {
             deadline_ns: self.deadline,
             cpus: self.cpus.clone(),
             marks: self.marks,
+            group: self.group.clone(),
         }
     }
 }
@@ -260,7 +268,19 @@ impl Service {
         }
     }
 
-    /// Gives reservation `id` back; returns what it got.
+    /// Makes a group: a reservation that serves those of its members. It is held until it is released.
+    ///
+    /// # Errors
+    /// As [`Service::reserve`].
+    pub fn group(&mut self, group: &protocol::Group) -> Result<Grant, Error> {
+        group.check().map_err(Error::Invalid)?;
+        match self.ask(&Request::Group(group.clone()))? {
+            Response::Granted { id, policy, cpus } => Ok(Grant { id, policy, cpus }),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// Gives reservation or group `id` back; returns what it got.
     ///
     /// # Errors
     /// As [`Service::ask`].

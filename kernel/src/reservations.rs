@@ -21,6 +21,7 @@ use crate::system::{Above, Facts, System, Watch};
 mod accounts;
 mod changes;
 mod ends;
+mod groups;
 mod needs;
 
 /// How long a look at all threads of the machine is good for.
@@ -58,11 +59,16 @@ struct Held {
     state: State,
     guaranteed: bool,
     connection: Option<u64>,
-    watch: Watch,
+    /// On its process; a group has none.
+    watch: Option<Watch>,
     demand: Demand,
     place: Place,
     since: Instant,
     record: protocol::Reservation,
+    /// The group it is a member of.
+    within: Option<u32>,
+    /// Core's number of the order over its members, if it is a group.
+    members: Option<u32>,
 }
 
 /// A request that cannot be carried out: what is wrong, what to do.
@@ -118,6 +124,7 @@ impl<E: Engine, S: System> Book<E, S> {
     pub fn answer(&mut self, peer: Peer, request: Request) -> Response {
         let answer = match request {
             Request::Reserve(r) => self.reserve(peer, &r),
+            Request::Group(group) => self.group(peer, &group),
             Request::Release { id } => self.release(peer, id).map(Response::Released),
             Request::Status => Ok(self.status()),
             Request::Stats => Ok(Response::Stats { counters: self.counters() }),
@@ -194,6 +201,28 @@ impl<E: Engine, S: System> Book<E, S> {
 
     fn reserve(&mut self, peer: Peer, r: &Reserve) -> Result<Response, Problem> {
         r.check().or_else(|e| problem(e, "ask again with other values"))?;
+        self.check_length(peer, r)?;
+        let within = self.group_named(peer, r.group.as_deref())?;
+        let (watch, affinity) = self.examine(peer, r.pid)?;
+        let lives = |h: &&Held| {
+            let gone = h.watch.as_ref().is_none_or(|watch| self.system.gone(watch));
+            h.state == State::Live && h.record.pid == r.pid && !gone
+        };
+        if let Some(h) = self.held.values().find(lives) {
+            return problem(
+                format!("process {} already has reservation {}", r.pid, h.record.id),
+                "release that one first",
+            );
+        }
+        let demand = self.demand(r, affinity)?;
+        match self.room(peer, &demand, within)? {
+            Ok(place) => self.grant(peer, r, watch, demand, place, within),
+            Err(refusal) => Ok(self.refuse(*refusal)),
+        }
+    }
+
+    /// Whether budget and period are such as can be served.
+    fn check_length(&self, peer: Peer, r: &Reserve) -> Result<(), Problem> {
         if peer.uid != 0 && r.budget_ns < limits::BUDGET_MIN {
             let least = format_duration(limits::BUDGET_MIN);
             let asked = format_duration(r.budget_ns);
@@ -215,26 +244,25 @@ impl<E: Engine, S: System> Book<E, S> {
                 ),
             );
         }
-        let (watch, affinity) = self.examine(peer, r.pid)?;
-        if let Some(h) = self.held.values().find(|h| {
-            h.state == State::Live && h.record.pid == r.pid && !self.system.gone(&h.watch)
-        }) {
-            return problem(
-                format!("process {} already has reservation {}", r.pid, h.record.id),
-                "release that one first",
-            );
-        }
-        let demand = self.demand(r, affinity)?;
+        Ok(())
+    }
+
+    /// Whether there is room for what is asked for, and where. A member is where its group is.
+    fn room(
+        &mut self,
+        peer: Peer,
+        demand: &Demand,
+        within: Option<u32>,
+    ) -> Result<Result<Place, Box<Refusal>>, Problem> {
         self.refresh_above(ABOVE_FRESH);
         self.look_at_cpus();
-        let fits = match self.user_limit(peer, &demand) {
-            Ok(()) => self.admission.test(&demand),
-            Err(refusal) => Err(refusal),
-        };
-        match fits {
-            Ok(place) => self.grant(peer, r, watch, demand, place),
-            Err(refusal) => Ok(self.refuse(*refusal)),
+        if let Some(group) = within {
+            return self.member_place(peer, demand, group).map(Ok);
         }
+        Ok(match self.user_limit(peer, demand) {
+            Ok(()) => self.admission.test(demand),
+            Err(refusal) => Err(refusal),
+        })
     }
 
     /// Values that would fit are rounded to what people like to read, on the side that fits.
@@ -274,13 +302,14 @@ impl<E: Engine, S: System> Book<E, S> {
     /// user's.
     fn confirm(&self, peer: Peer, id: u32) -> Result<(), Problem> {
         let held = &self.held[&id];
-        let pid = held.watch.pid;
+        let watch = held.watch.as_ref().expect("a process's reservation has a watch");
+        let pid = watch.pid;
         let ended = || Problem(format!("process {pid} has ended"), "give a pid that lives".into());
         if peer.uid != 0 {
             let facts = self.system.facts(pid).map_err(|_| ended())?;
             owned(peer, pid, &facts)?;
         }
-        if self.system.gone(&held.watch) { Err(ended()) } else { Ok(()) }
+        if self.system.gone(watch) { Err(ended()) } else { Ok(()) }
     }
 
     /// What is asked of the admission test.
@@ -328,10 +357,11 @@ impl<E: Engine, S: System> Book<E, S> {
         }
         // What has ended counts until its last words are fetched: it has a place, too.
         let mine = || self.held.values().filter(|h| h.record.uid == peer.uid);
-        let live = mine().filter(|h| h.state == State::Live);
+        // Members take of what their groups hold.
+        let live = mine().filter(|h| h.state == State::Live && h.within.is_none());
         let total = self.user_total();
         let held: Vec<(u32, &Demand)> = live.map(|h| (h.record.id, &h.demand)).collect();
-        let ended = mine().count() - held.len();
+        let ended = mine().filter(|h| h.state != State::Live).count();
         limits::user(total, &held, ended, demand, |smaller| self.admission.test(smaller))
     }
 
@@ -342,6 +372,7 @@ impl<E: Engine, S: System> Book<E, S> {
         watch: Watch,
         demand: Demand,
         place: Place,
+        within: Option<u32>,
     ) -> Result<Response, Problem> {
         let wanted = Reservation {
             budget: r.budget_ns,
@@ -349,17 +380,16 @@ impl<E: Engine, S: System> Book<E, S> {
             deadline: r.deadline(),
             place: place.clone(),
             kind: self.settings.kind(),
-            order: self.settings.core_order(),
+            order: self.order_within(within),
             marks: r.marks,
-            account: self.account(peer.uid)?,
+            account: self.account_within(peer, within)?,
+            group: false,
+            within,
         };
-        let failed =
-            |e: anyhow::Error| Problem(format!("{e:#}"), "release a reservation first".into());
-        let id = self.engine.reserve(&wanted).map_err(failed)?;
-        if let Err(refusal) = self.admission.admit(id, &demand) {
-            let _ = self.engine.release(id); // it has no threads yet
-            return Ok(self.refuse(*refusal));
-        }
+        let id = match self.enter(&wanted, &demand)? {
+            Ok(id) => id,
+            Err(refusal) => return Ok(self.refuse(*refusal)),
+        };
         let cpus = cpus_of(place.all_cpus() & self.online);
         let record = protocol::Reservation {
             id,
@@ -369,6 +399,7 @@ impl<E: Engine, S: System> Book<E, S> {
             budget_ns: r.budget_ns,
             period_ns: r.period_ns,
             deadline_ns: r.deadline(),
+            group: r.group.clone().unwrap_or_default(),
             ..Default::default()
         };
         self.granted += 1;
@@ -377,11 +408,13 @@ impl<E: Engine, S: System> Book<E, S> {
             state: State::Live,
             guaranteed: true,
             connection: Some(peer.connection),
-            watch,
+            watch: Some(watch),
             demand,
             place,
             since: Instant::now(),
             record,
+            within,
+            members: None,
         };
         self.held.insert(id, held);
         let (joined, left_out) = self.enlist(r.pid, id);
@@ -415,6 +448,24 @@ impl<E: Engine, S: System> Book<E, S> {
         );
         self.note(Some(peer.uid), what);
         Ok(Response::Granted { id, policy: self.settings.policy(), cpus })
+    }
+
+    /// Has the scheduler make a reservation, and books it if it takes CPU time of its own. Returns its id.
+    fn enter(
+        &mut self,
+        wanted: &Reservation,
+        demand: &Demand,
+    ) -> Result<Result<u32, Box<Refusal>>, Problem> {
+        let failed =
+            |e: anyhow::Error| Problem(format!("{e:#}"), "release a reservation first".into());
+        let id = self.engine.reserve(wanted).map_err(failed)?;
+        if wanted.within.is_none()
+            && let Err(refusal) = self.admission.admit(id, demand)
+        {
+            let _ = self.engine.release(id); // it has no threads yet
+            return Ok(Err(refusal));
+        }
+        Ok(Ok(id))
     }
 
     /// Puts all threads of a process under a reservation: how many joined, how many could not.

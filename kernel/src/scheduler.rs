@@ -9,7 +9,7 @@ use anyhow::{Context, Result, anyhow, bail};
 use libbpf_rs::skel::OpenSkel;
 use libbpf_rs::{AsRawLibbpf, Link, OpenObject, PrintLevel, ProgramInput, ProgramMut};
 use onbeat_analysis::plan::Place;
-use onbeat_core::ffi::ob_terms;
+use onbeat_core::ffi::{OB_MAX_GROUPS, OB_NO_ACCOUNT, ob_terms};
 use scx_utils::{scx_ops_attach, scx_ops_load, scx_ops_open, uei_exited};
 
 use crate::arena::{Arena, Layout, shell};
@@ -56,8 +56,12 @@ pub struct Reservation {
     pub order: u32,
     /// The program marks its jobs.
     pub marks: bool,
-    /// Whose account it counts on.
-    pub account: Limit,
+    /// Whose account it counts on; `None`: on nobody's, as what is in a group takes nothing but the group's time.
+    pub account: Option<Limit>,
+    /// It serves reservations, not threads.
+    pub group: bool,
+    /// The group it is a member of.
+    pub within: Option<u32>,
 }
 
 /// What a user's reservations may take ahead of best-effort work, all together.
@@ -196,16 +200,19 @@ impl<'a> Scheduler<'a> {
             budget: r.budget,
             period: r.period,
             deadline: r.deadline,
-            rate: r.account.rate,
-            account: r.account.account,
+            rate: r.account.map_or(0, |limit| limit.rate),
+            account: r.account.map_or(OB_NO_ACCOUNT, |limit| limit.account),
             kind: r.kind,
             order: r.order,
             marks: r.marks.into(),
+            group: r.group.into(),
             ..terms(&r.place)
         });
-        let made = self.ask(shell::SHELL_RESERVE, |_| ())?.reserve;
+        let up = r.within.map_or(-1, |up| up as i32);
+        let made = self.ask(shell::SHELL_RESERVE, |ask| ask.reserve.up = up)?.reserve;
         u32::try_from(made.id).map_err(|_| {
-            anyhow!("no room for another reservation: {} are held", self.arena.shell().nr_servers)
+            let (all, groups) = (self.arena.shell().nr_servers, OB_MAX_GROUPS);
+            anyhow!("no room for another one: there can be {all} reservations and {groups} groups")
         })
     }
 

@@ -7,6 +7,12 @@ use onbeat_model::units::Fraction;
 
 use crate::system::Above;
 
+/// Number of a server policy in the core's registry.
+pub fn kind(server: Server) -> u32 {
+    let at = onbeat_core::server_policies().iter().position(|name| *name == server.name());
+    at.expect("every server of the model is in the core's registry") as u32
+}
+
 /// What the service was started with.
 #[derive(Debug, Clone)]
 pub struct Settings {
@@ -46,9 +52,7 @@ impl Settings {
 
     /// Number of the server policy in the core's registry.
     pub fn kind(&self) -> u32 {
-        let name = self.server.name();
-        let at = onbeat_core::server_policies().iter().position(|n| *n == name);
-        at.expect("every server of the model is in the core's registry") as u32
+        kind(self.server)
     }
 
     /// Number of the order in the core.

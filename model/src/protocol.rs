@@ -24,6 +24,8 @@ pub const RESPONSE_BYTES: u64 = 4 << 20;
 pub enum Request {
     /// A reservation for a process, its threads and children.
     Reserve(Reserve),
+    /// A group: a reservation that serves reservations. It is held until it is given back.
+    Group(Group),
     /// Gives a reservation back.
     Release {
         /// As in [`Response::Granted`].
@@ -57,6 +59,59 @@ pub struct Reserve {
     /// The program marks its jobs through the client library.
     #[serde(default)]
     pub marks: bool,
+    /// Name of the group that serves it; absent: none does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub group: Option<String>,
+}
+
+/// What a group is to have: `budget_ns` every `period_ns` for all its members together.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Group {
+    /// By it members name it: 1 to 64 printable characters, no other group's.
+    pub name: String,
+    /// CPU time per period, ns.
+    pub budget_ns: u64,
+    /// Period, ns.
+    pub period_ns: u64,
+    /// Relative deadline, ns, at most the period; the period if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub deadline_ns: Option<u64>,
+    /// CPUs its members may use; all if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cpus: Option<Vec<u32>>,
+    /// Name of the group that serves it; absent: none does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub group: Option<String>,
+    /// Order over its members, such as `edf`; that of the policy in force if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub order: Option<String>,
+    /// Server policy of its own budget, such as `cbs-hard`; that of the policy in force if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rule: Option<String>,
+}
+
+impl Group {
+    /// The same as a reservation of process `pid`.
+    pub fn as_reserve(&self, pid: u32) -> Reserve {
+        Reserve {
+            pid,
+            name: self.name.clone(),
+            budget_ns: self.budget_ns,
+            period_ns: self.period_ns,
+            deadline_ns: self.deadline_ns,
+            cpus: self.cpus.clone(),
+            marks: false,
+            group: self.group.clone(),
+        }
+    }
+
+    /// Whether the values make sense by themselves.
+    ///
+    /// # Errors
+    /// What is wrong and what to write instead.
+    pub fn check(&self) -> Result<(), String> {
+        self.as_reserve(1).check()
+    }
 }
 
 impl Reserve {
@@ -193,8 +248,11 @@ pub struct Reservation {
     pub id: u32,
     /// For people.
     pub name: String,
-    /// Process it was made for.
+    /// Process it was made for; 0: it is a group, which serves reservations.
     pub pid: u32,
+    /// Name of the group that serves it; empty: none does.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub group: String,
     /// User who asked.
     pub uid: u32,
     /// Budget per period.
@@ -384,6 +442,7 @@ mod tests {
             deadline_ns: None,
             cpus: None,
             marks: false,
+            group: None,
         }
     }
 

@@ -8,17 +8,27 @@
 
 static __noinline int reserve(struct shell_reserve *arg)
 {
-	ob_server_p sv = NULL;
+	ob_server_p sv = NULL, up = NULL;
 	u64 now = bpf_ktime_get_ns();
-	s32 id = -ENOSPC;
+	s32 id = -ENOSPC, of = arg->up;
 
 	LOCKED(fx)
 	{
 		sv = shell->vacant;
-		if (sv) {
-			shell->vacant = sv->next;
-			ob_server_make(&shell->ob, sv, &shell->terms, OB_NULL, now);
-			id = sv->id;
+		if (of >= 0 && of < shell->nr_servers)
+			up = &shell->servers[of];
+		if (of >= 0 && (!up || up->used != 1 || !up->members)) {
+			id = -EINVAL;
+		} else if (sv) {
+			ob_server_p next = sv->next;
+
+			if (ob_server_make(&shell->ob, sv, &shell->terms, up, now)) {
+				shell->vacant = next;
+				id = sv->id;
+			} else {
+				sv->used = 0;
+				sv->next = next;
+			}
 		}
 		UNLOCK(fx);
 		effects_apply(&fx);
@@ -50,7 +60,8 @@ static __noinline int assign(struct shell_assign *arg)
 			if (there) {
 				u64 want = OB_NEVER;
 
-				if (id >= 0 && id < shell->nr_servers)
+				if (id >= 0 && id < shell->nr_servers &&
+				    !shell->servers[id].members)
 					want = ob_name(&shell->servers[id]);
 				busy = ob_ask(&shell->ob, reservations(), t, want, now);
 			}
@@ -109,6 +120,7 @@ static __noinline int release(struct shell_release *arg)
 				ob_server_end(&shell->ob, sv, now);
 			ob_account_part(sv, now);
 			ob_server_dismiss(&shell->ob, sv);
+			ob_group_drop(&shell->ob, sv);
 			sv->used = 0;
 			sv->next = shell->vacant;
 			shell->vacant = sv;

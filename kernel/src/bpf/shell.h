@@ -42,9 +42,10 @@ struct shell {
 	u64 late_max; /* ns, worst delay of a timer */
 };
 
-/* A reservation is to be made, of `terms`. */
+/* A reservation is to be made, of `terms`, as a member of group `up`; -1: of none. */
 struct shell_reserve {
 	s32 id; /* out: reservation, or negative errno */
+	s32 up;
 };
 
 /* Thread `tid` is to join reservation `id`, -1: none. */

@@ -54,7 +54,9 @@ impl<E: Engine, S: System> Book<E, S> {
     fn rebook(&mut self, all: bool) {
         let rate = self.rate();
         let mut admission = Admission::new(self.settings.machine(self.online, &self.above));
-        let live = self.held.values().filter(|h| h.state == State::Live);
+        // Members are where their groups are.
+        let own = |h: &&Held| h.state == State::Live && h.within.is_none();
+        let live = self.held.values().filter(own);
         let mut live: Vec<(u64, u32)> = live.map(|h| (h.order, h.record.id)).collect();
         live.sort_unstable();
         for (_, id) in live {

@@ -23,6 +23,13 @@ impl<E: Engine, S: System> Book<E, S> {
                 "release your own reservations only",
             );
         }
+        let members = self.members_of(id);
+        if members > 0 {
+            return problem(
+                format!("group {id} has {members} members"),
+                "release them, or wait until their programs have ended",
+            );
+        }
         let record = self.record(held);
         if held.state == State::Live {
             self.note(Some(peer.uid), farewell(&record, "given back"));
@@ -71,7 +78,8 @@ impl<E: Engine, S: System> Book<E, S> {
             match held.state {
                 State::Live => {
                     let empty = self.engine.server(id).is_none_or(|s| s.threads == 0);
-                    if empty && self.system.gone(&held.watch) {
+                    // A group stays until it is given back.
+                    if empty && held.watch.as_ref().is_some_and(|watch| self.system.gone(watch)) {
                         self.end(id);
                     }
                 }
@@ -99,6 +107,9 @@ impl<E: Engine, S: System> Book<E, S> {
 }
 
 fn farewell(r: &protocol::Reservation, how: &str) -> String {
+    if r.pid == 0 {
+        return format!("group {} ({}) {how}", r.id, r.name);
+    }
     let protocol::Reservation { id, name, jobs, misses, .. } = r;
     format!("reservation {id} ({name}) {how}: {jobs} jobs, {misses} late")
 }

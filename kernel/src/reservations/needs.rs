@@ -3,7 +3,7 @@
 
 use onbeat_analysis::amount::{self, Amount, WHOLE};
 
-use super::{Book, State};
+use super::{Book, Held, State};
 use crate::engine::Engine;
 use crate::machine::cpus_of;
 use crate::protection::{Need, deadline_leaves};
@@ -29,7 +29,8 @@ impl<E: Engine, S: System> Book<E, S> {
                 *shortest = (*shortest).min(within);
             }
         };
-        for held in self.held.values().filter(|h| h.state == State::Live) {
+        let own = |h: &&Held| h.state == State::Live && h.within.is_none();
+        for held in self.held.values().filter(own) {
             match &held.place.split {
                 None => count(held.place.cpus, held.demand.budget, held.demand.over()),
                 Some(split) => {

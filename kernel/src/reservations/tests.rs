@@ -112,7 +112,8 @@ impl Engine for Fake {
 
     fn release(&mut self, id: u32) -> anyhow::Result<bool> {
         let mut world = self.0.borrow_mut();
-        let empty = world.servers.get(&id).expect("released once").1.is_empty();
+        let inside = world.servers.values().any(|(r, _)| r.within == Some(id));
+        let empty = world.servers.get(&id).expect("released once").1.is_empty() && !inside;
         if empty {
             world.servers.remove(&id);
         }
@@ -123,8 +124,8 @@ impl Engine for Fake {
         let mut world = self.0.borrow_mut();
         let server = &mut world.servers.get_mut(&id).expect("a reservation that exists").0;
         server.place = place.clone();
-        if server.account.rate > 0 {
-            server.account.rate = rate;
+        if let Some(account) = server.account.as_mut().filter(|account| account.rate > 0) {
+            account.rate = rate;
         }
         Ok(())
     }
@@ -201,6 +202,7 @@ fn ask(pid: u32, budget_ms: u64, period_ms: u64) -> Request {
         deadline_ns: None,
         cpus: None,
         marks: false,
+        group: None,
     })
 }
 

@@ -18,7 +18,7 @@ use anyhow::{Context, Result, bail, ensure};
 use crew::{Crew, Member, Role};
 use onbeat_client::{Params, Service};
 use onbeat_model::policy::{Baseline, Policy};
-use onbeat_model::protocol::DEADLINE_REFUSES;
+use onbeat_model::protocol::{DEADLINE_REFUSES, Group};
 use onbeat_model::run::{Class, Run, World};
 use onbeat_model::taskset::{GRACE, TaskSet, Work};
 use onbeat_model::units::Fraction;
@@ -140,6 +140,9 @@ pub fn run(options: &Options) -> Result<Run> {
         Some(scheduler) if policy.is_core() => Some(scheduler.service()?),
         _ => None,
     };
+    if let Some(service) = service.as_mut() {
+        make_groups(set, service)?;
+    }
     let mut grants = Vec::new();
     for (index, member) in crew.members.iter().enumerate() {
         let granted = entitle(options, member, service.as_mut())
@@ -212,6 +215,24 @@ fn watch(
     }
 }
 
+/// Makes the set's groups, those around others first.
+fn make_groups(set: &TaskSet, service: &mut Service) -> Result<()> {
+    for group in &set.groups {
+        let wanted = Group {
+            name: group.name.clone(),
+            budget_ns: group.budget,
+            period_ns: group.period,
+            deadline_ns: Some(group.deadline.min(group.period)),
+            cpus: group.cpus.clone(),
+            group: group.parent.map(|parent| set.groups[parent].name.clone()),
+            order: group.order.map(|order| order.name().to_owned()),
+            rule: group.rule.map(|rule| rule.name().to_owned()),
+        };
+        service.group(&wanted).with_context(|| format!("group {}", group.name))?;
+    }
+    Ok(())
+}
+
 /// Gives a member what the policy promises its task; the reservation's id, if it is one.
 fn entitle(
     options: &Options,
@@ -249,6 +270,9 @@ fn entitle(
             let mut params = Params::new(info.budget, info.period).with_deadline(deadline);
             if let Some(cpus) = affinity {
                 params = params.on_cpus(cpus);
+            }
+            if let Some(group) = spec.and_then(|spec| spec.group) {
+                params = params.in_group(&set.groups[group].name);
             }
             if spec.is_some_and(|spec| spec.marks) {
                 params = params.marking_jobs();

@@ -7,7 +7,7 @@ use onbeat_core::ffi::OB_SHARE_BITS;
 use super::*;
 
 fn limit(fake: &Fake, id: u32) -> (u32, u64) {
-    let account = fake.0.borrow().servers[&id].0.account;
+    let account = fake.0.borrow().servers[&id].0.account.expect("one in no group");
     (account.account, account.rate)
 }
 

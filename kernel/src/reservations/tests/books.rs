@@ -23,14 +23,30 @@ fn any_peer() -> impl Strategy<Value = Peer> {
 fn any_request() -> impl Strategy<Value = Request> {
     let times = prop_oneof![Just(0), Just(u64::MAX), 1..50 * MS];
     let cpus = proptest::option::of(proptest::collection::vec(0u32..6, 0..4));
-    let reserve = (0u32..8, times.clone(), times.clone(), proptest::option::of(times), cpus)
-        .prop_map(|(pid, budget_ns, period_ns, deadline_ns, cpus)| {
+    let group = proptest::option::weighted(0.3, prop_oneof![Just("a".to_owned()), Just("b".to_owned())]);
+    let deadline = proptest::option::of(times.clone());
+    let terms = (0u32..8, times.clone(), times, deadline, cpus, group).prop_map(
+        |(pid, budget_ns, period_ns, deadline_ns, cpus, group)| {
             let name = "x".into();
             let marks = false;
-            Request::Reserve(Reserve { pid, name, budget_ns, period_ns, deadline_ns, cpus, marks })
-        });
+            Reserve { pid, name, budget_ns, period_ns, deadline_ns, cpus, marks, group }
+        },
+    );
+    let groups = (terms.clone(), prop_oneof![Just("a"), Just("b")]).prop_map(|(r, name)| {
+        Request::Group(protocol::Group {
+            name: name.into(),
+            budget_ns: r.budget_ns,
+            period_ns: r.period_ns,
+            deadline_ns: r.deadline_ns,
+            cpus: r.cpus,
+            group: r.group,
+            order: None,
+            rule: None,
+        })
+    });
     prop_oneof![
-        6 => reserve,
+        6 => terms.prop_map(Request::Reserve),
+        2 => groups,
         3 => (0u32..10).prop_map(|id| Request::Release { id }),
         1 => Just(Request::Status),
         1 => Just(Request::Stats),
@@ -76,7 +92,9 @@ proptest! {
                         prop_assert!(server.place.domain < book.settings.domains());
                         let machine = book.settings.machine(u64::MAX, &Above::default());
                         let domain = machine.domain_cpus(server.place.domain);
-                        prop_assert_eq!(server.place.cpus & !domain, 0);
+                        prop_assert!(server.within.is_some() || server.place.cpus & !domain == 0);
+                        prop_assert_eq!(server.within.is_some(), r.group.is_some());
+                        prop_assert_eq!(server.within.is_some(), server.account.is_none());
                         if let Some(split) = &server.place.split {
                             let sum: u64 = split.shares.iter().map(|(_, budget)| budget).sum();
                             prop_assert_eq!(sum, r.budget_ns);
@@ -101,15 +119,22 @@ proptest! {
                 Step::Tick => book.tick(),
                 Step::Close(connection) => book.disconnected(connection),
             }
+            for (h, up) in book.held.values().filter_map(|h| h.within.map(|up| (h, &book.held[&up]))) {
+                let whose = [0, up.record.uid].contains(&h.record.uid);
+                prop_assert!(up.members.is_some() && whose, "{h:?} in {up:?}");
+            }
             let world = fake.0.borrow();
             let held: BTreeSet<u32> = book.held.keys().copied().collect();
             prop_assert_eq!(held, world.servers.keys().copied().collect());
             let billionths = |h: &&Held| h.record.budget_ns * 1_000 / h.record.period_ns.min(h.record.deadline_ns);
             let live = || book.held.values().filter(|h| h.state == State::Live);
-            let sure: u64 = live().filter(|h| h.guaranteed).map(|h| billionths(&h)).sum();
+            let outermost = || live().filter(|h| h.within.is_none());
+            let sure: u64 = outermost().filter(|h| h.guaranteed).map(|h| billionths(&h)).sum();
             prop_assert!(sure <= 4 * 950, "{sure} thousandths of a CPU are promised");
             for uid in [1000, 1001] {
-                let mine = live().filter(|h| h.record.uid == uid).map(|h| billionths(&h)).sum::<u64>();
+                let mine = || outermost().filter(|h| h.record.uid == uid);
+                prop_assert!(mine().filter(|h| h.members.is_some()).count() <= 1);
+                let mine = mine().map(|h| billionths(&h)).sum::<u64>();
                 prop_assert!(mine <= 2000, "user {uid} holds {mine} thousandths of a CPU");
             }
         }

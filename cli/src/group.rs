@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! `onbeat group`: reservations that serve reservations.
+
+use std::process::ExitCode;
+
+use anyhow::{Result, bail};
+use clap::{Args, Subcommand};
+use onbeat_client::Service;
+use onbeat_kernel::machine::{format_cpus, parse_cpus};
+use onbeat_model::protocol::{Group, Request, Response};
+use onbeat_model::units::{format_duration, parse_duration};
+
+use crate::launch::{socket, starting};
+
+/// Make or remove groups: budgets that several reservations share
+///
+/// onbeat group add media --budget 12ms --period 20ms --rule cbs-hard
+/// onbeat run --group media --budget 2ms --period 10ms -- my-audio
+///
+/// All members of a group together get its budget in each of its periods, in its own order, and
+/// whatever they ask for, nobody outside feels it. A group may be part of another (--in). Root makes
+/// any; an ordinary user makes one, within the user's limit, and others inside it.
+#[derive(Debug, Args)]
+#[command(verbatim_doc_comment)]
+pub struct Options {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Debug, Subcommand)]
+enum Verb {
+    /// Make a group; it stays until it is removed
+    Add(Add),
+    /// Remove a group that has no members any more
+    Remove {
+        /// Its name
+        name: String,
+    },
+}
+
+#[derive(Debug, Args)]
+struct Add {
+    /// Its name; no other group's
+    name: String,
+    /// CPU time in each period for all members together, such as 12ms
+    #[arg(long, value_parser = duration, allow_hyphen_values = true)]
+    budget: u64,
+    /// Its period, such as 20ms
+    #[arg(long, value_parser = duration, allow_hyphen_values = true)]
+    period: u64,
+    /// Relative deadline of its budget [default: the period]
+    #[arg(long, value_parser = duration, allow_hyphen_values = true)]
+    deadline: Option<u64>,
+    /// The group that it is part of [default: none]
+    #[arg(long = "in", value_name = "GROUP")]
+    within: Option<String>,
+    /// Order over its members, such as edf or rm [default: that of the policy in force]
+    #[arg(long)]
+    order: Option<String>,
+    /// What enforces its budget, such as cbs-hard [default: that of the policy in force]
+    #[arg(long)]
+    rule: Option<String>,
+    /// CPUs its members may use, such as 0-3,6 [default: all]
+    #[arg(long, value_name = "LIST", value_parser = cpus)]
+    cpus: Option<Cpus>,
+}
+
+#[derive(Debug, Clone)]
+struct Cpus(Vec<u32>);
+
+fn duration(text: &str) -> Result<u64, String> {
+    parse_duration(text).map_err(|e| e.to_string())
+}
+
+fn cpus(text: &str) -> Result<Cpus, String> {
+    parse_cpus(text).map(Cpus)
+}
+
+/// Makes or removes a group.
+pub fn run(options: &Options) -> Result<ExitCode> {
+    let mut service = Service::connect_to(&socket())?.telling(starting);
+    match &options.verb {
+        Verb::Add(add) => make(&mut service, add)?,
+        Verb::Remove { name } => remove(&mut service, name)?,
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn make(service: &mut Service, add: &Add) -> Result<()> {
+    let grant = service.group(&Group {
+        name: add.name.clone(),
+        budget_ns: add.budget,
+        period_ns: add.period,
+        deadline_ns: add.deadline,
+        cpus: add.cpus.as_ref().map(|Cpus(list)| list.clone()),
+        group: add.within.clone(),
+        order: add.order.clone(),
+        rule: add.rule.clone(),
+    })?;
+    complain!(
+        "onbeat: group {} ({}): {} every {} on CPUs {}",
+        grant.id,
+        add.name,
+        format_duration(add.budget),
+        format_duration(add.period),
+        format_cpus(&grant.cpus)
+    );
+    Ok(())
+}
+
+fn remove(service: &mut Service, name: &str) -> Result<()> {
+    let Response::Status { reservations, .. } = service.ask(&Request::Status)? else {
+        bail!("the service gave an unexpected answer; use the same version on both sides");
+    };
+    let Some(group) = reservations.iter().find(|r| r.pid == 0 && r.name == name) else {
+        bail!("there is no group {name:?}; `onbeat status` shows those there are");
+    };
+    service.release(group.id)?;
+    complain!("onbeat: group {} ({name}) is removed", group.id);
+    Ok(())
+}

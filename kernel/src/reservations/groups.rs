@@ -1,0 +1,226 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Groups: reservations that serve reservations. Root makes as many as it likes, an ordinary user one within the user's
+//! limits and others inside that one; who made a group fills it, and what is in it takes nothing but its time.
+
+use std::time::Instant;
+
+use onbeat_analysis::plan::{Demand, Place};
+use onbeat_core::ffi::OB_DEPTH;
+use onbeat_model::policy::{Key, Order, Server};
+use onbeat_model::protocol::{self, Group, Response};
+use onbeat_model::units::{clip, format_duration};
+
+use super::{Book, Held, Peer, Problem, State, problem};
+use crate::engine::Engine;
+use crate::limits;
+use crate::machine::{cpus_of, format_cpus, mask_of};
+use crate::scheduler::{Limit, Reservation};
+use crate::system::System;
+
+impl<E: Engine, S: System> Book<E, S> {
+    /// Makes a group.
+    pub(super) fn group(&mut self, peer: Peer, g: &Group) -> Result<Response, Problem> {
+        g.check().or_else(|e| problem(e, "ask again with other values"))?;
+        let r = g.as_reserve(1);
+        self.check_length(peer, &r)?;
+        let order = self.order_named(g.order.as_deref())?;
+        let server = self.server_named(g.rule.as_deref())?;
+        if self.groups().any(|h| h.record.name == g.name) {
+            return problem(
+                format!("there is a group {:?} already", clip(&g.name)),
+                "give it another name, or release that one first (`onbeat status`)",
+            );
+        }
+        let within = self.group_named(peer, g.group.as_deref())?;
+        match within {
+            Some(up) if self.depth(up) >= OB_DEPTH as usize => {
+                return problem(
+                    format!("{OB_DEPTH} groups are inside each other there, and no more can be"),
+                    "put the group into one further out",
+                );
+            }
+            None if peer.uid != 0 && self.outermost(peer.uid).is_some() => {
+                return problem(
+                    "one user may have one group that is in no other",
+                    "make it part of that one, release that one, or ask root to make it",
+                );
+            }
+            _ => (),
+        }
+        let demand = self.demand(&r, u64::MAX)?;
+        let place = match self.room(peer, &demand, within)? {
+            Ok(place) => place,
+            Err(refusal) => return Ok(self.refuse(*refusal)),
+        };
+        let wanted = Reservation {
+            budget: g.budget_ns,
+            period: g.period_ns,
+            deadline: r.deadline(),
+            place: place.clone(),
+            kind: crate::settings::kind(server),
+            order: self.order_within(within),
+            marks: false,
+            account: self.account_within(peer, within)?,
+            group: true,
+            within,
+        };
+        let id = match self.enter(&wanted, &demand)? {
+            Ok(id) => id,
+            Err(refusal) => return Ok(self.refuse(*refusal)),
+        };
+        self.granted += 1;
+        let record = protocol::Reservation {
+            id,
+            name: g.name.clone(),
+            uid: peer.uid,
+            group: g.group.clone().unwrap_or_default(),
+            budget_ns: g.budget_ns,
+            period_ns: g.period_ns,
+            deadline_ns: r.deadline(),
+            ..Default::default()
+        };
+        let cpus = cpus_of(place.all_cpus() & self.online);
+        let held = Held {
+            order: self.granted,
+            state: State::Live,
+            guaranteed: true,
+            connection: None,
+            watch: None,
+            demand,
+            place,
+            since: Instant::now(),
+            record,
+            within,
+            members: Some(order),
+        };
+        self.held.insert(id, held);
+        let (budget, period) = (format_duration(g.budget_ns), format_duration(g.period_ns));
+        let what = format!("group {id}: {budget} every {period} for {} (user {})", g.name, peer.uid);
+        self.note(Some(peer.uid), what);
+        Ok(Response::Granted { id, policy: self.settings.policy(), cpus })
+    }
+
+    fn groups(&self) -> impl Iterator<Item = &Held> {
+        self.held.values().filter(|h| h.members.is_some() && h.state == State::Live)
+    }
+
+    /// The group of this name, which who asks may fill.
+    pub(super) fn group_named(
+        &self,
+        peer: Peer,
+        name: Option<&str>,
+    ) -> Result<Option<u32>, Problem> {
+        let Some(name) = name else { return Ok(None) };
+        let Some(held) = self.groups().find(|h| h.record.name == name) else {
+            return problem(
+                format!("there is no group {:?}", clip(name)),
+                "make it first (`onbeat group add`); `onbeat status` shows those there are",
+            );
+        };
+        if peer.uid != 0 && peer.uid != held.record.uid {
+            return problem(
+                format!("group {:?} was made by another user", clip(name)),
+                "fill your own groups only, or ask root to",
+            );
+        }
+        Ok(Some(held.record.id))
+    }
+
+    /// How many groups `id` and those it is in are.
+    fn depth(&self, id: u32) -> usize {
+        std::iter::successors(Some(id), |id| self.held.get(id)?.within).count()
+    }
+
+    /// The group of this user that is in no other.
+    fn outermost(&self, uid: u32) -> Option<&Held> {
+        self.groups().find(|h| h.record.uid == uid && h.within.is_none())
+    }
+
+    /// Where a member of `group` is served: where the group is.
+    pub(super) fn member_place(
+        &self,
+        peer: Peer,
+        demand: &Demand,
+        group: u32,
+    ) -> Result<Place, Problem> {
+        let mine = self.held.values().filter(|h| h.record.uid == peer.uid).count();
+        if peer.uid != 0 && mine >= limits::RESERVATIONS {
+            return problem(
+                format!("one user may hold {} reservations", limits::RESERVATIONS),
+                "release one first",
+            );
+        }
+        let at = &self.held[&group].place;
+        let all = u64::MAX >> (64 - self.settings.cpus);
+        let cpus = demand.cpus.as_ref().map_or(all, |list| mask_of(list));
+        if at.cpus & cpus == 0 {
+            let there = format_cpus(&cpus_of(at.cpus));
+            return problem(
+                format!("the group is served on the CPUs {there}, of which none may be used"),
+                "choose other CPUs, or another group",
+            );
+        }
+        // The group's own count, too, wherever it goes.
+        Ok(Place { domain: 0, cpus, split: None })
+    }
+
+    /// Core's number of the order over the members of `group`, or over all that is in none.
+    pub(super) fn order_within(&self, group: Option<u32>) -> u32 {
+        group.and_then(|id| self.held.get(&id)?.members).unwrap_or(self.settings.core_order())
+    }
+
+    /// The account that a reservation counts on: a member's group has one.
+    pub(super) fn account_within(
+        &mut self,
+        peer: Peer,
+        group: Option<u32>,
+    ) -> Result<Option<Limit>, Problem> {
+        match group {
+            Some(_) => Ok(None),
+            None => self.account(peer.uid).map(Some),
+        }
+    }
+
+    fn order_named(&self, name: Option<&str>) -> Result<u32, Problem> {
+        if self.settings.order.splits() {
+            return problem(
+                format!("{} has no groups: it splits reservations", self.settings.policy()),
+                "start the service with another policy, such as p-edf+cbs",
+            );
+        }
+        let Some(name) = name else { return Ok(self.settings.core_order()) };
+        let Some(key) = Key::ALL.iter().find(|key| key.name() == name) else {
+            let names: Vec<_> = Key::ALL.iter().map(|key| key.name()).collect();
+            return problem(
+                format!("{:?} is no order", clip(name)),
+                format!("choose one of {}", names.join(", ")),
+            );
+        };
+        Ok(Order { key: *key, ..self.settings.order }.number())
+    }
+
+    /// What enforces a group's budget; one that nobody enforces would limit nothing.
+    fn server_named(&self, name: Option<&str>) -> Result<Server, Problem> {
+        let fit = |server: &&Server| {
+            server.enforces() && (server.isolates() || !self.settings.server.isolates())
+        };
+        let names = || Server::ALL.iter().filter(fit).map(|s| s.name()).collect::<Vec<_>>();
+        let server = match name {
+            None => Some(&self.settings.server),
+            Some(name) => Server::ALL.iter().find(|server| server.name() == name),
+        };
+        match server.filter(fit) {
+            Some(server) => Ok(*server),
+            None => problem(
+                format!("{:?} is no rule for a group's budget here", clip(name.unwrap_or_default())),
+                format!("choose one of {}", names().join(", ")),
+            ),
+        }
+    }
+
+    /// Whether a group still has members, and how many.
+    pub(super) fn members_of(&self, group: u32) -> usize {
+        let of = |h: &&Held| h.within == Some(group) && h.state == State::Live;
+        self.held.values().filter(of).count()
+    }
+}
