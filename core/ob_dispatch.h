@@ -16,13 +16,27 @@
 
 #include "ob_online.h"
 
+/* The first of queue `d` that `cpu` may run. Those that find a purse of theirs empty rest. */
+OB_FN u64 ob_first(ob_p ob OB_ARG, ob_domain_p d OB_ARG, u32 cpu, u64 now)
+{
+	ob_server_p sv;
+
+	while (OB_LOOP) {
+		sv = (ob_server_p)ob_tree_first(&d->active, OB_BIT(cpu));
+		if (!sv || !sv->purse || !ob_purse_stops(ob, sv, now))
+			return (u64)sv;
+		ob_want(ob, sv, now);
+	}
+	return 0;
+}
+
 /* Takes the first waiting thread of `sv` that may run on `c`; of the first member's of a group. */
-OB_FN u64 ob_thread_take(ob_p ob OB_ARG, ob_server_p sv OB_ARG, ob_cpu_p c OB_ARG)
+OB_FN u64 ob_thread_take(ob_p ob OB_ARG, ob_server_p sv OB_ARG, ob_cpu_p c OB_ARG, u64 now)
 {
 	ob_task_p t;
 
 	while (sv->members && OB_LOOP) {
-		sv = (ob_server_p)ob_tree_first(&sv->members->active, OB_BIT(c->id));
+		sv = (ob_server_p)ob_first(ob, sv->members, c->id, now);
 		if (!sv)
 			return 0;
 	}
@@ -45,7 +59,7 @@ OB_INLINE ob_task_p ob_other_take(ob_p ob, ob_cpu_p c, u64 now)
 
 	if (sv) {
 		ob_patience_had(ob, sv, now);
-		t = (ob_task_p)ob_thread_take(ob, sv, c);
+		t = (ob_task_p)ob_thread_take(ob, sv, c, now);
 	}
 	if (!t)
 		return ob_fair_take(ob, c, now);
@@ -101,6 +115,8 @@ OB_FN void ob_account_check(ob_p ob OB_ARG, ob_server_p sv OB_ARG, u64 now)
 OB_FN void ob_budget_check(ob_p ob OB_ARG, ob_server_p sv OB_ARG, u64 now)
 {
 	for (; sv && OB_LOOP; sv = sv->domain->up) {
+		if (sv->purse && ob_purse_stops(ob, sv, now))
+			ob_want(ob, sv, now);
 		ob_budget_enforce(ob, sv, now);
 		if (sv->account)
 			ob_account_check(ob, sv, now);
@@ -130,13 +146,13 @@ OB_FN u64 ob_group_next(ob_p ob OB_ARG, ob_cpu_p c OB_ARG, ob_task_p prev OB_ARG
 
 	while (up != sv && OB_LOOP) {
 		at = (ob_server_p)ob_server_at(sv, up->level + 1);
-		n = ob_tree_first(&up->members->active, OB_BIT(c->id));
+		n = (ob_node_p)ob_first(ob, up->members, c->id, now);
 		if (n && n != &at->node && ob_key_beats(n->key, ob_server_key(at, now)))
-			return ob_thread_take(ob, (ob_server_p)n, c);
+			return ob_thread_take(ob, (ob_server_p)n, c, now);
 		up = at;
 	}
 	if ((sv->node.mask & OB_BIT(c->id)) && c->curr == prev && !ob_turn_left(c, now))
-		return ob_thread_take(ob, sv, c);
+		return ob_thread_take(ob, sv, c, now);
 	return (u64)prev;
 }
 
@@ -212,7 +228,7 @@ OB_FN u64 ob_pick(ob_p ob OB_ARG, u32 cpu, ob_task_p prev OB_ARG, u64 now)
 	}
 	be = (prev && !prev->server) || ob_share_waiting(ob, bit);
 
-	cand = (ob->online & bit) ? (ob_server_p)ob_tree_first(&c->domain->active, bit) : OB_NULL;
+	cand = (ob->online & bit) ? (ob_server_p)ob_first(ob, c->domain, cpu, now) : OB_NULL;
 	if (!(ob->online & bit))
 		mine = OB_NULL;
 	best =
@@ -234,10 +250,10 @@ OB_FN u64 ob_pick(ob_p ob OB_ARG, u32 cpu, ob_task_p prev OB_ARG, u64 now)
 			/* Not so to a server of the same key: changes at each turn gain nothing. */
 			else if ((mine->node.mask & bit) && c->curr == prev &&
 				 !ob_turn_left(c, now))
-				t = (ob_task_p)ob_thread_take(ob, mine, c);
+				t = (ob_task_p)ob_thread_take(ob, mine, c, now);
 		} else if (cand) {
 			c->key = best;
-			t = (ob_task_p)ob_thread_take(ob, cand, c);
+			t = (ob_task_p)ob_thread_take(ob, cand, c, now);
 		}
 	}
 	if (!t && be) {
@@ -294,6 +310,18 @@ OB_INLINE void ob_server_attend(ob_p ob, ob_server_p sv, u64 now)
 	ob_server_requeue(ob, sv);
 }
 
+/* A thread of `sv` has begun to run: its purses pay for it. Others that they pay for have so much
+ * less: their CPUs look again sooner. */
+OB_FN void ob_purse_begins(ob_p ob OB_ARG, ob_server_p sv OB_ARG, u64 now)
+{
+	u32 i;
+
+	ob_purse_run(sv->purse, 1, now);
+	for (i = OB_ZERO; i < ob->nr_cpus && OB_LOOP; i++)
+		if (ob_cpu(ob, i)->server)
+			ob_arm(ob, ob_cpu(ob, i));
+}
+
 /* A thread of `sv` has begun to run: its groups are charged for it. Returns the outermost. */
 OB_FN u64 ob_group_begins(ob_p ob OB_ARG, ob_server_p sv OB_ARG, u64 now)
 {
@@ -302,6 +330,8 @@ OB_FN u64 ob_group_begins(ob_p ob OB_ARG, ob_server_p sv OB_ARG, u64 now)
 	for (up = sv->domain->up; up && OB_LOOP; up = up->domain->up) {
 		ob_server_charge(up, now);
 		up->running++;
+		if (up->purse)
+			ob_purse_begins(ob, up, now);
 		sv = up;
 		ob_server_attend(ob, up, now);
 		if (up->running > 1)
@@ -316,6 +346,8 @@ OB_FN void ob_group_stops(ob_p ob OB_ARG, ob_server_p sv OB_ARG, u64 now)
 	for (sv = sv->domain->up; sv && OB_LOOP; sv = sv->domain->up) {
 		ob_server_charge(sv, now);
 		sv->running--;
+		if (sv->purse)
+			ob_purse_run(sv->purse, (u32)-1, now);
 		if (sv->urgent || sv->soon)
 			ob_server_restand(sv, now);
 		ob_laxity_sync(ob, sv);
@@ -348,6 +380,8 @@ OB_FN void ob_run(ob_p ob OB_ARG, u32 cpu, ob_task_p t OB_ARG, u64 now)
 
 		ob_server_charge(sv, now);
 		sv->running++;
+		if (sv->purse)
+			ob_purse_begins(ob, sv, now);
 		if (sv->domain->up)
 			top = (ob_server_p)ob_group_begins(ob, sv, now);
 		ob_account_begin(ob, top);
@@ -425,6 +459,8 @@ OB_FN void ob_stop(ob_p ob OB_ARG, u32 cpu, u64 reason, u64 now)
 		return;
 	ob_server_charge(sv, now);
 	sv->running--;
+	if (sv->purse)
+		ob_purse_run(sv->purse, (u32)-1, now);
 	if (sv->urgent || sv->soon)
 		ob_server_restand(sv, now);
 	/* Nobody sees to its siblings that wait any more. */
@@ -518,7 +554,17 @@ OB_FN void ob_account_review(ob_p ob OB_ARG, ob_server_p sv OB_ARG, u64 now)
 OB_INLINE void ob_refill(ob_p ob, ob_server_p sv, u64 now)
 {
 	sv->state = OB_READY;
-	ob_policy_replenished(ob, sv, now);
+	if (sv->broke) {
+		/* As if it had slept. */
+		sv->broke = 0;
+		ob_place_take_up(ob, sv, now);
+		if (sv->e <= 0 && ob_policy_enforces(sv))
+			ob_policy_exhausted(ob, sv, now);
+	} else {
+		ob_policy_replenished(ob, sv, now);
+	}
+	if (sv->purse)
+		ob_purse_stops(ob, sv, now);
 	ob_want(ob, sv, now);
 	ob_server_requeue(ob, sv);
 	ob_preempt(ob, sv, sv->head ? sv->head->cpu : 0);

@@ -16,7 +16,7 @@
 #ifndef OB_GROUP_H
 #define OB_GROUP_H
 
-#include "ob_types.h"
+#include "ob_purse.h"
 
 /* `sv`, or the group at `level` that it is in. */
 OB_FN u64 ob_server_at(ob_server_p sv OB_ARG, u32 level)

@@ -235,13 +235,16 @@ OB_INLINE u64 ob_key_passes(ob_server_p sv, ob_cpu_p c)
 	return sv->charged + 2 * (first->key - key) / sv->running + 2;
 }
 
-/* How long the budget of `sv`, which runs, lasts. */
+/* How long the budget of `sv`, which runs, lasts, and its purse. */
 OB_INLINE u64 ob_server_lasts(ob_server_p sv)
 {
+	u64 t = sv->purse ? ob_purse_lasts(sv->purse) : OB_NEVER;
+
 	if (!ob_policy_enforces(sv) || ob_server_rests(sv) || sv->spent)
-		return OB_NEVER;
-	return sv->charged +
-	       (sv->e > 0 ? ((u64)sv->e + sv->running - 1) / ob_max(sv->running, 1) : 0);
+		return t;
+	return ob_min(
+	    t, sv->charged +
+		   (sv->e > 0 ? ((u64)sv->e + sv->running - 1) / ob_max(sv->running, 1) : 0));
 }
 
 /* The same of the groups it is in. */
@@ -478,6 +481,20 @@ OB_INLINE void ob_server_throttle(ob_p ob, ob_server_p sv, u64 now, u64 until)
 	sv->state = OB_RESTS;
 	ob_due_set(ob, &sv->due, OB_DUE_REFILL, ob_max(until, 1));
 	ob_emit(ob, now, OB_KC(OB_EV_THROTTLE, OB_NONE), OB_TS(OB_NONE, sv->id), 0, until);
+}
+
+/* If a purse of `sv`, which is ready, is empty, it rests until there is money. Whether so. */
+OB_FN u64 ob_purse_stops(ob_p ob OB_ARG, ob_server_p sv OB_ARG, u64 now)
+{
+	u64 until = ob_purse_lacks(sv->purse, now);
+
+	if (!until || sv->state != OB_READY)
+		return 0;
+	ob_server_charge(sv, now);
+	sv->broke = 1;
+	ob_server_throttle(ob, sv, now, until);
+	ob_server_requeue(ob, sv);
+	return 1;
 }
 
 /* Takes `sv`, which no queue of a domain holds, to `cpus` of domain `to`. Who runs elsewhere stops.

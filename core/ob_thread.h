@@ -107,6 +107,7 @@ OB_FN void ob_server_leave(ob_p ob OB_ARG, ob_server_p sv OB_ARG, u64 now)
 	/* One that leaves while throttled keeps e ≤ 0 and its deadline: the release rule sees that.
 	 */
 	sv->state = OB_IDLE;
+	sv->broke = 0;
 	sv->urgent = 0;
 	sv->marked = 0;
 	sv->spent = 0;
@@ -152,7 +153,8 @@ OB_FN void ob_group_want(ob_p ob OB_ARG, ob_server_p sv OB_ARG, u64 now)
 			if (up->awake++)
 				return;
 			ob_server_begin(ob, up, now);
-			ob_server_requeue(ob, up);
+			if (!up->purse || !ob_purse_stops(ob, up, now))
+				ob_server_requeue(ob, up);
 		} else {
 			if (--up->awake)
 				return;
@@ -176,6 +178,8 @@ OB_INLINE void ob_server_rouse(ob_p ob, ob_server_p sv, u64 now)
 		ob_server_wake(ob, sv, now);
 	else
 		ob_server_begin(ob, sv, now);
+	if (sv->purse)
+		ob_purse_stops(ob, sv, now);
 	ob_want(ob, sv, now);
 }
 

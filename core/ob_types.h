@@ -21,6 +21,9 @@
  * other. */
 #define OB_MAX_GROUPS 64
 #define OB_DEPTH 6
+/* Purses at a time, and amounts in one (ob_purse.h); a power of two. */
+#define OB_MAX_PURSES 64
+#define OB_SEGMENTS 4
 /* Users who hold reservations at a time, the unlimited one included. */
 #define OB_MAX_ACCOUNTS 64
 
@@ -143,6 +146,27 @@ struct ob_terms {
 
 #define OB_NO_ACCOUNT 0xFFFFFFFFU
 
+/* An amount of CPU time in a purse, available from `from` until `until` of each cycle, ns. */
+struct ob_segment {
+	u64 amount;
+	u64 from;
+	u64 until;
+	u64 left;  /* in the cycle before `cycle` */
+	u64 cycle; /* 0: none yet */
+};
+
+/* A budget that reservations share (ob_purse.h). Times in ns. */
+struct ob_purse {
+	struct ob_purse OB_ARENA *up; /* which it is a part of, or null */
+	u64 period;                   /* of its cycles */
+	u64 origin;                   /* when the first one begins */
+	u64 charged;                  /* until when it has paid */
+	u64 consumed;
+	u32 running; /* threads that it pays for now */
+	u32 count;   /* segments */
+	struct ob_segment segment[OB_SEGMENTS];
+};
+
 struct ob_server {
 	struct ob_node node;   /* in domain->active while it is ready */
 	struct ob_due due;     /* what time alone changes */
@@ -152,6 +176,7 @@ struct ob_server {
 	struct ob_task OB_ARENA *head; /* waiting threads, first come first served */
 	struct ob_task OB_ARENA *tail;
 	struct ob_domain OB_ARENA *members; /* a group's; null: it serves threads (ob_group.h) */
+	struct ob_purse OB_ARENA *purse;    /* what it takes counts there, too; or null */
 	u64 cpus;                           /* CPUs of the domain that it may use */
 	u64 budget;                         /* Q */
 	u64 period;                         /* P */
@@ -191,6 +216,7 @@ struct ob_server {
 	u8 late;    /* its job runs on the budget of a later period */
 	u8 soon;    /* EDZL: laxity ends within OB_MARGIN */
 	u8 wants;   /* its group counts it as awake */
+	u8 broke;   /* it rests because a purse is empty */
 	u8 marked;  /* its job began with a mark, and may be none yet (ob_server_unbegin) */
 	u64 marked_consumed; /* what had been consumed by then */
 	u64 shift;           /* its deadlines are so much later (place/) */
@@ -329,6 +355,7 @@ struct ob {
 	struct ob_domain group[OB_MAX_GROUPS]; /* queues of groups */
 	u64 groups;                            /* those that are taken */
 	struct ob_account account[OB_MAX_ACCOUNTS];
+	struct ob_purse purse[OB_MAX_PURSES];
 };
 
 typedef struct ob OB_ARENA *ob_p;
@@ -339,6 +366,7 @@ typedef struct ob_cpu OB_ARENA *ob_cpu_p;
 typedef struct ob_account OB_ARENA *ob_account_p;
 typedef struct ob_terms OB_ARENA *ob_terms_p;
 typedef struct ob_due OB_ARENA *ob_due_p;
+typedef struct ob_purse OB_ARENA *ob_purse_p;
 
 /* The structure whose `member` is at `p`. */
 #define OB_OF(type, member, p) \

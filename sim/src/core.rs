@@ -125,6 +125,35 @@ impl Core {
         self.make(i, r, true, within);
     }
 
+    /// Makes purse `slot`, a part of purse `within` if one is named, whose cycles of `period` ns begin at time 0. Each
+    /// segment is an amount of CPU time, from when and until when in each cycle it is available; ns.
+    ///
+    /// # Panics
+    /// A slot or a number of segments beyond the core's limits, a segment outside of the cycle.
+    pub fn purse(
+        &mut self,
+        slot: usize,
+        within: Option<usize>,
+        period: u64,
+        segments: &[(u64, u64, u64)],
+    ) {
+        let up = within.map_or(std::ptr::null_mut(), |up| &raw mut self.ob.purse[up]);
+        // SAFETY: our own memory; a purse that nobody has yet.
+        unsafe {
+            assert_ne!(ffi::onbeat_purse(self.ob(), slot as u32, up, period, 0), 0, "slot {slot}");
+            for (amount, from, until) in segments {
+                let purse = &raw mut self.ob.purse[slot];
+                let filled = ffi::onbeat_fill(purse, *amount, *from, *until);
+                assert_ne!(filled, 0, "segment {amount} from {from} until {until}");
+            }
+        }
+    }
+
+    /// What reservation or group `i`, which has no job yet, takes counts in purse `slot`, too.
+    pub fn pays_from(&mut self, i: usize, slot: usize) {
+        self.servers[i].purse = &raw mut self.ob.purse[slot];
+    }
+
     fn make(&mut self, i: usize, r: &Reservation, group: bool, within: Option<usize>) {
         let mut terms = ffi::ob_terms {
             budget: r.budget,

@@ -218,3 +218,70 @@ proptest! {
         }
     }
 }
+
+/// Table 3 of Wang and Lin: group job J0 has 30, J1 within it 80, J3 in J1 has 40.
+#[test]
+fn in_red_linux_s_budget_tree_j3_gets_30_not_40() {
+    let mut system = System::new(1, 2, 0);
+    system.core.purse(0, None, SECOND, &[(30 * MS, 0, SECOND)]);
+    system.core.purse(1, Some(0), SECOND, &[(80 * MS, 0, SECOND)]);
+    system.hog(&reservation(40 * MS, SECOND, "cbs-hard", EDF), None);
+    // J4, its neighbour in J1, comes too late.
+    system.hog(&reservation(50 * MS, SECOND, "cbs-hard", EDF), None);
+    system.core.pays_from(0, 1);
+    system.core.pays_from(1, 1);
+    let engine = system.played(900 * MS);
+    let (j3, j4) = (consumed(&engine, 0), consumed(&engine, 1));
+    assert!((29.9..=30.1).contains(&j3), "{j3}");
+    assert!(j4 < 0.1, "{j4}");
+}
+
+/// Table 4 there: in the tree of groups J1 is in J3 and J0, which have enough, and has 80 itself; in the tree of budgets
+/// it is in J6, which has 60, and that in J5.
+#[test]
+fn where_red_linux_s_two_trees_meet_j1_gets_60() {
+    let mut system = System::new(1, 1, 2);
+    system.group(0, &reservation(500 * MS, SECOND, "cbs-hard", EDF), None);
+    system.group(1, &reservation(300 * MS, SECOND, "cbs-hard", EDF), Some(0));
+    system.core.purse(5, None, SECOND, &[(100 * MS, 0, SECOND)]);
+    system.core.purse(6, Some(5), SECOND, &[(60 * MS, 0, SECOND)]);
+    system.hog(&reservation(80 * MS, SECOND, "cbs-hard", EDF), Some(1));
+    system.core.pays_from(0, 6);
+    let had = consumed(&system.played(900 * MS), 0);
+    assert!((59.9..=60.1).contains(&had), "{had}");
+}
+
+#[test]
+fn what_expires_first_is_spent_first_and_who_finds_nothing_sleeps_until_there_is_some() {
+    // 10 ms from 0 to 20 ms, 10 ms from 10 to 60 ms, nothing until 100 ms, when all begins anew.
+    let segments = [(10 * MS, 0, 20 * MS), (10 * MS, 10 * MS, 60 * MS)];
+    let after = |until| {
+        let mut system = System::new(1, 1, 0);
+        system.core.purse(0, None, 100 * MS, &segments);
+        // It begins at 5 ms: 10 ms are spent by 15 ms, the second 10 ms by 25 ms.
+        system.hog(&reservation(90 * MS, 100 * MS, "cbs", EDF), None);
+        let Load::Jobs { first, .. } = &mut system.loads[0] else { unreachable!() };
+        *first = 5 * MS;
+        system.core.pays_from(0, 0);
+        consumed(&system.played(until * MS), 0)
+    };
+    for (until, least) in [(26, 20.0), (99, 20.0), (111, 30.0), (121, 40.0), (199, 40.0)] {
+        let had = after(until);
+        assert!((least - 0.1..=least + 0.1).contains(&had), "{had} until {until} ms");
+    }
+}
+
+#[test]
+fn a_purse_pays_for_all_cpus_at_once_and_then_all_stop() {
+    for server in Server::ALL {
+        let mut system = System::new(4, 5, 0);
+        system.core.purse(0, None, 100 * MS, &[(60 * MS, 0, 100 * MS)]);
+        for i in 0..4 {
+            system.hog(&reservation(90 * MS, 100 * MS, server.name(), EDF), None);
+            system.core.pays_from(i, 0);
+        }
+        let engine = system.played(SECOND);
+        let had: f64 = (0..4).map(|i| consumed(&engine, i)).sum();
+        assert!((599.0..=601.0).contains(&had), "{}: {had}", server.name());
+    }
+}

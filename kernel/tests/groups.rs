@@ -1,0 +1,211 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Groups on a real kernel: what members get, who may make and fill one, and how they end. Needs QEMU and a fetched
+//! kernel (`make setup`).
+
+mod guest;
+
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::Child;
+use std::sync::OnceLock;
+use std::time::Duration;
+
+use guest::{Facts, Machine, burn, fact, finish, part, scheduler, signal, soon, start};
+use onbeat_client::{Params, Service};
+use onbeat_lab::Flavour;
+use onbeat_model::protocol::{Group, Request, Reservation, Response};
+
+const MS: u64 = 1_000_000;
+/// How long members are watched.
+const WATCHED: Duration = Duration::from_secs(2);
+
+fn facts() -> &'static Facts {
+    static FACTS: OnceLock<Result<Facts, String>> = OnceLock::new();
+    let facts = FACTS.get_or_init(|| {
+        let program = Path::new(env!("CARGO_BIN_EXE_scx_onbeat"));
+        let facts = Machine::of_this_test(Flavour::Plain, 2, &[program]).facts();
+        facts.iter().flatten().for_each(|(name, value)| println!("{name}: {value}"));
+        facts
+    });
+    facts.as_ref().unwrap_or_else(|e| panic!("{e}"))
+}
+
+/// Thousandths of a CPU.
+fn share(name: &str) -> u64 {
+    facts()[name].parse().unwrap()
+}
+
+#[test]
+fn a_hard_group_of_hogs_gets_its_budget_and_no_more() {
+    // 10 ms of 40 ms for both.
+    assert!((240..=252).contains(&share("group")), "{}", share("group"));
+}
+
+#[test]
+fn members_get_theirs_of_it_and_a_group_inside_no_more_than_its_own() {
+    // Hard ones, of 2 ms and 4 ms, each inside 10 ms in 40 ms; the second is in a group of 3 ms.
+    assert!((46..=52).contains(&share("outer-member")), "{}", share("outer-member"));
+    assert!((70..=77).contains(&share("inner-member")), "{}", share("inner-member"));
+}
+
+#[test]
+fn a_group_with_members_is_not_given_back_and_afterwards_it_is() {
+    assert!(facts()["release-busy"].contains("members"), "{}", facts()["release-busy"]);
+    assert_eq!(facts()["release-empty"], "true");
+}
+
+#[test]
+fn an_ordinary_user_fills_its_own_group_and_nobody_else_s() {
+    let said = |name: &str| facts()[name].as_str();
+    assert!(said("user-fills-root-s").contains("another user"), "{}", said("user-fills-root-s"));
+    assert!(said("user-second").contains("one group"), "{}", said("user-second"));
+    assert_eq!(said("user-own"), "granted");
+    assert_eq!(said("user-nested"), "granted");
+    assert_eq!(said("user-member"), "granted");
+    assert!(said("user-too-much").contains("one user may hold"), "{}", said("user-too-much"));
+}
+
+#[test]
+fn bad_groups_are_refused_in_words() {
+    let said = |name: &str| facts()[name].as_str();
+    assert!(said("unknown").contains("there is no group"), "{}", said("unknown"));
+    assert!(said("twice").contains("already"), "{}", said("twice"));
+    assert!(said("order").contains("is no order"), "{}", said("order"));
+    assert!(said("rule").contains("no rule"), "{}", said("rule"));
+    assert!(said("seventh").contains("inside each other"), "{}", said("seventh"));
+}
+
+#[test]
+fn a_killed_service_leaves_members_to_the_kernel_and_the_next_one_has_no_groups() {
+    assert_eq!(facts()["after-kill"], "0");
+}
+
+// In the guest.
+
+fn group(name: &str, budget: u64, period: u64, within: Option<&str>) -> Group {
+    Group {
+        name: name.into(),
+        budget_ns: budget,
+        period_ns: period,
+        deadline_ns: None,
+        cpus: None,
+        group: within.map(str::to_owned),
+        order: None,
+        rule: Some("cbs-hard".into()),
+    }
+}
+
+/// What became of a request, in words.
+fn said<T>(result: Result<T, onbeat_client::Error>) -> String {
+    result.map_or_else(|e| e.to_string(), |_| "granted".into())
+}
+
+fn member(name: &str, budget: u64, period: u64) -> Child {
+    let child = start(&mut part("hog"));
+    let params = Params::new(budget, period).in_group(name);
+    Service::connect().unwrap().reserve(child.id(), "member", &params).unwrap();
+    child
+}
+
+/// CPU time that each of these has had under its reservation so far, ns.
+fn had(children: &[Child]) -> Vec<u64> {
+    let all = reservations();
+    let of = |c: &Child| all.iter().find(|r| r.pid == c.id()).unwrap().consumed_ns;
+    children.iter().map(of).collect()
+}
+
+/// Thousandths of a CPU that each gets while it is watched.
+fn watch(children: &[Child]) -> Vec<u64> {
+    let before = had(children);
+    std::thread::sleep(WATCHED);
+    let each = |(had, before): (u64, u64)| (had - before) * 1000 / WATCHED.as_nanos() as u64;
+    had(children).into_iter().zip(before).map(each).collect()
+}
+
+fn end(children: Vec<Child>) {
+    for child in children {
+        signal(&child, libc::SIGKILL);
+        finish(child);
+    }
+}
+
+fn reservations() -> Vec<Reservation> {
+    let answer = Service::connect().unwrap().ask(&Request::Status).unwrap();
+    let Response::Status { reservations, .. } = answer else { panic!("{answer:?}") };
+    reservations
+}
+
+#[test]
+#[ignore = "the guest's side"]
+fn hog() {
+    burn();
+}
+
+/// What an ordinary user tries.
+#[test]
+#[ignore = "the guest's side"]
+fn user() {
+    let mut service = Service::connect().unwrap();
+    let me = std::process::id();
+    let small = Params::new(MS, 40 * MS);
+    fact("user-fills-root-s", said(service.reserve(me, "x", &small.clone().in_group("group"))));
+    // Half of two CPUs may be held by one user.
+    let much = |name| Group { budget_ns: 36 * MS, ..group(name, 0, 40 * MS, None) };
+    fact("user-own", said(service.group(&much("mine"))));
+    fact("user-second", said(service.group(&group("second", MS, 40 * MS, None))));
+    fact("user-nested", said(service.group(&group("nested", 5 * MS, 40 * MS, Some("mine")))));
+    fact("user-member", said(service.reserve(me, "x", &small.clone().in_group("nested"))));
+    let child = start(&mut part("hog"));
+    let much = Params::new(8 * MS, 40 * MS);
+    fact("user-too-much", said(service.reserve(child.id(), "x", &much)));
+    end(vec![child]);
+}
+
+#[test]
+#[ignore = "the guest's side"]
+fn in_the_guest() {
+    let service_process = scheduler(&["--policy", "g-edzl+cbs-hard", "--max-share", "50%"]);
+    let mut service = Service::connect().unwrap();
+    let id = service.group(&group("group", 10 * MS, 40 * MS, None)).unwrap().id;
+    // Two that ask for more than all of it, in budgets that would be granted.
+    let children = vec![member("group", 9 * MS, 40 * MS), member("group", 9 * MS, 40 * MS)];
+    fact("group", watch(&children).iter().sum::<u64>());
+    fact("release-busy", said(service.release(id)));
+    end(children);
+    service.group(&group("inner", 3 * MS, 40 * MS, Some("group"))).unwrap();
+    let children = vec![member("group", 2 * MS, 40 * MS), member("inner", 4 * MS, 40 * MS)];
+    let shares = watch(&children);
+    fact("outer-member", shares[0]);
+    fact("inner-member", shares[1]);
+
+    fact("unknown", said(service.group(&group("x", MS, 40 * MS, Some("nobody")))));
+    fact("twice", said(service.group(&group("inner", MS, 40 * MS, None))));
+    let odd = Group { order: Some("best".into()), ..group("x", MS, 40 * MS, None) };
+    fact("order", said(service.group(&odd)));
+    let odd = Group { rule: Some("worst".into()), ..group("x", MS, 40 * MS, None) };
+    fact("rule", said(service.group(&odd)));
+    let mut last = String::from("inner");
+    for depth in 3..=6 {
+        let name = format!("depth-{depth}");
+        service.group(&group(&name, MS, 40 * MS, Some(&last))).unwrap();
+        last = name;
+    }
+    fact("seventh", said(service.group(&group("seventh", MS, 40 * MS, Some(&last)))));
+
+    let mut command = part("user");
+    let (_, text) = finish(start(command.uid(1000).gid(1000)));
+    text.lines().filter(|line| line.contains("FACT ")).for_each(|line| println!("{line}"));
+    end(children);
+    let empty = service.group(&group("empty", MS, 40 * MS, None)).unwrap().id;
+    fact("release-empty", soon(|| service.release(empty).is_ok()));
+
+    let children = vec![member("inner", 4 * MS, 40 * MS)];
+    signal(&service_process, libc::SIGKILL);
+    finish(service_process);
+    assert!(soon(|| guest::state() == "disabled"));
+    let again = scheduler(&["--policy", "g-edzl+cbs-hard"]);
+    fact("after-kill", reservations().len());
+    end(children);
+    signal(&again, libc::SIGINT);
+    finish(again);
+}
