@@ -9,6 +9,7 @@ pub mod family;
 mod flow;
 pub mod generate;
 pub mod global;
+pub mod groups;
 pub mod limit;
 pub mod machine;
 pub mod one_cpu;

@@ -5,6 +5,8 @@
 //! What fits (`admission` says what that is) is placed as if nothing else were there. What does not fit is served
 //! beside it, where most is left, and takes nobody's place.
 
+mod items;
+
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
@@ -16,6 +18,8 @@ use crate::machine::{Domains, Fit, Machine};
 use crate::partition::Packing;
 use crate::semi::{Planner, SHARE_LEAST, Share};
 use crate::sporadic::Sporadic;
+
+pub use items::{Item, Layout, Of, Seat, items};
 
 /// What a reservation asks for; times in ns, budget and period at least 1.
 #[derive(Debug, Clone, PartialEq, Eq)]

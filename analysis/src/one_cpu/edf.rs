@@ -21,7 +21,7 @@ pub fn demand(tasks: &[Sporadic], t: u64) -> u128 {
 }
 
 /// The latest absolute deadline before `t` after a synchronous release.
-fn deadline_before(tasks: &[Sporadic], t: u64) -> Option<u64> {
+pub(crate) fn deadline_before(tasks: &[Sporadic], t: u64) -> Option<u64> {
     let of = |task: &Sporadic| {
         let rest = t.checked_sub(task.deadline + 1)?;
         Some(rest / task.period * task.period + task.deadline)
