@@ -8,7 +8,7 @@ const ORDERS: &str = "../core/orders/registry.h";
 const SERVERS: &str = "../core/policies/registry.h";
 
 /// Header, macro, its name here, type and meaning.
-const NUMBERS: [[&str; 5]; 4] = [
+const NUMBERS: [[&str; 5]; 8] = [
     ["../core/ob_types.h", "OB_MAX_CPUS", "CPUS", "u32", "CPUs of one machine."],
     [
         "../core/ob_types.h",
@@ -17,6 +17,10 @@ const NUMBERS: [[&str; 5]; 4] = [
         "usize",
         "CPUs over which a reservation may be split.",
     ],
+    ["../core/ob_types.h", "OB_MAX_GROUPS", "GROUPS", "usize", "Groups of reservations."],
+    ["../core/ob_types.h", "OB_DEPTH", "DEPTH", "usize", "Groups inside each other."],
+    ["../core/ob_types.h", "OB_MAX_PURSES", "PURSES", "usize", "Purses."],
+    ["../core/ob_types.h", "OB_SEGMENTS", "SEGMENTS", "usize", "Amounts of time in a purse."],
     [
         "../core/ob_types.h",
         "OB_MAX_ACCOUNTS",

@@ -119,6 +119,7 @@ impl Family {
                 marks: false,
                 user: None,
                 group: None,
+                purse: None,
                 work: Work::Trace {
                     path: format!("{name}-{}.csv", plan.name).into(),
                     start,
@@ -138,6 +139,7 @@ impl Family {
             kernel: Kernel::Plain,
             overheads: Overheads::default(),
             groups: Vec::new(),
+            purses: Vec::new(),
             tasks: plans.iter().enumerate().map(entry).collect(),
             best_effort: Some(BestEffort { count: BEST_EFFORT, nice: 0 }),
             name,

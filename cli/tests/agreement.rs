@@ -103,6 +103,7 @@ fn entry(k: u32, period: u64, budget: u64, offset: u64, overrun: u64) -> TaskEnt
         marks: false,
         user: None,
         group: None,
+        purse: None,
         work: Work::Uniform(budget * 40 / 100, budget * overrun / 100),
     }
 }
@@ -131,6 +132,7 @@ fn finished(
         kernel: Kernel::Plain,
         overheads: overheads(cpus),
         groups: Vec::new(),
+        purses: Vec::new(),
         tasks,
         best_effort: None,
     }

@@ -144,6 +144,7 @@ fn any_set() -> impl Strategy<Value = TaskSet> {
                     marks,
                     user: None,
                     group: None,
+                    purse: None,
                     work: Work::Uniform(budget, budget),
                 }
             };
@@ -160,6 +161,7 @@ fn any_set() -> impl Strategy<Value = TaskSet> {
                 kernel: Kernel::Plain,
                 overheads: Overheads::default(),
                 groups: Vec::new(),
+                purses: Vec::new(),
                 tasks: (0..).zip(tasks).map(entry).collect(),
                 best_effort: None,
             }

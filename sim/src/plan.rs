@@ -230,8 +230,15 @@ fn engine(
     let planned = planned(set, policy, share_least);
     let first_group = copies.len() + best_effort;
     core.groups(planned.groups.len());
+    for (slot, purse) in set.purses.iter().enumerate() {
+        let segments: Vec<_> = purse.segments.iter().map(|s| (s.budget, s.from, s.until)).collect();
+        core.purse(slot, purse.parent, purse.period, &segments);
+    }
     for (i, (group, reservation)) in set.groups.iter().zip(&planned.groups).enumerate() {
         core.group(first_group + i, reservation, group.parent.map(|parent| first_group + parent));
+        if let Some(purse) = group.purse {
+            core.pays_from(first_group + i, purse);
+        }
     }
     let users = set.limited_users();
     let rate = set
@@ -246,6 +253,9 @@ fn engine(
             match spec.group {
                 Some(group) => core.reserve_in(i, reservation, first_group + group),
                 None => core.reserve(i, reservation),
+            }
+            if let Some(purse) = spec.purse {
+                core.pays_from(i, purse);
             }
             // What is in a group takes nothing but the group's time.
             if let (Some(rate), None) = (rate, spec.group) {

@@ -188,6 +188,7 @@ fn set_of(case: &Case) -> TaskSet {
         marks: task.marks,
         user: None,
         group: None,
+        purse: None,
         work: Work::Uniform(task.times[0] / 2, task.times[0]),
     };
     TaskSet {
@@ -203,6 +204,7 @@ fn set_of(case: &Case) -> TaskSet {
         kernel: Kernel::Plain,
         overheads: Overheads { dispatch: 3_000, preemption: 1_000, migration: 2_000 },
         groups: Vec::new(),
+        purses: Vec::new(),
         tasks: case.tasks.iter().filter(|t| !t.times.is_empty()).enumerate().map(entry).collect(),
         best_effort: Some(BestEffort { count: case.best_effort as u32, nice: 0 }),
     }

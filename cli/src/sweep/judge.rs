@@ -127,6 +127,7 @@ impl Played {
             marks: true,
             user: None,
             group: None,
+            purse: None,
             work: Work::Constant(task.wcet.saturating_mul(self.stretch)),
         };
         TaskSet {
@@ -142,6 +143,7 @@ impl Played {
             kernel: Kernel::Plain,
             overheads: Overheads::default(),
             groups: Vec::new(),
+            purses: Vec::new(),
             tasks: tasks.iter().enumerate().map(entry).collect(),
             best_effort: None,
         }

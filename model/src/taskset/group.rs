@@ -7,11 +7,12 @@ use serde::{Deserialize, Serialize};
 
 use super::parse::{check_budget, cpu_list, plain_name};
 use super::table::{At, Fault, Table, fault, wrong_type};
-use super::{TaskEntry, TaskSet, limits};
+use super::{Purse, TaskEntry, TaskSet, limits, purse};
 use crate::policy::{Key, Policy, Server};
 use crate::units::{clip, format_duration};
 
-const GROUP: [&str; 8] = ["name", "in", "order", "budget", "period", "deadline", "rule", "cpus"];
+const GROUP: [&str; 9] =
+    ["name", "in", "order", "budget", "period", "deadline", "rule", "cpus", "purse"];
 
 /// A reservation that serves those of its members: tasks, and groups that are part of it. Times in ns.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -36,6 +37,9 @@ pub struct Group {
     /// CPUs its members may use, ascending; `None` = those of the group it is part of, or all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cpus: Option<Vec<u32>>,
+    /// Index of the purse it takes from, too, in [`TaskSet::purses`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub purse: Option<usize>,
 }
 
 impl TaskSet {
@@ -69,15 +73,15 @@ struct Entry<'a> {
 }
 
 /// All groups of the file, sound but for their members.
-pub(super) fn read(top: &Table<'_, '_>, cpus: u32) -> Result<Vec<Group>, Fault> {
+pub(super) fn read(top: &Table<'_, '_>, cpus: u32, purses: &[Purse]) -> Result<Vec<Group>, Fault> {
     let Some(list) = top.value("group") else { return Ok(Vec::new()) };
     let Some(tables) = list.get_ref().as_array() else {
         let reason = "group must be a list of tables";
         return fault(list.span().start, reason, "write [[group]] with two brackets");
     };
-    if tables.len() as u64 > limits::TASKS {
+    if tables.len() > limits::GROUPS {
         let reason = format!("the file has {} groups", tables.len());
-        let remedy = format!("keep to {} groups and tasks in all", limits::TASKS);
+        let remedy = format!("keep to {}", limits::GROUPS);
         return fault(list.span().start, reason, remedy);
     }
     let mut entries: Vec<Entry<'_>> = Vec::new();
@@ -86,7 +90,7 @@ pub(super) fn read(top: &Table<'_, '_>, cpus: u32) -> Result<Vec<Group>, Fault> 
             return wrong_type(table, "group", "a table", "[[group]] on a line of its own");
         };
         let t = Table::new(t, table.span().start, "[[group]]", &GROUP)?;
-        let entry = entry(&t, cpus)?;
+        let entry = entry(&t, cpus, purses)?;
         if entries.iter().any(|other| other.group.name == entry.group.name) {
             let at = t.value("name").map_or(t.at, |v| v.span().start);
             let reason = format!("two groups are called \"{}\"", entry.group.name);
@@ -102,7 +106,7 @@ pub(super) fn read(top: &Table<'_, '_>, cpus: u32) -> Result<Vec<Group>, Fault> 
     Ok(groups)
 }
 
-fn entry<'a>(t: &Table<'a, '_>, cpus: u32) -> Result<Entry<'a>, Fault> {
+fn entry<'a>(t: &Table<'a, '_>, cpus: u32, purses: &[Purse]) -> Result<Entry<'a>, Fault> {
     let name = t.required("name", "\"video\"", t.string("name")?)?;
     let budget = t.duration("budget", 1, limits::TIME)?;
     let period = t.duration("period", limits::PERIOD_MIN, limits::TIME)?;
@@ -134,6 +138,7 @@ fn entry<'a>(t: &Table<'a, '_>, cpus: u32) -> Result<Entry<'a>, Fault> {
             deadline,
             rule: part(t, "rule")?,
             cpus: cpu_list(t, "cpus", cpus)?,
+            purse: purse::of(t, purses)?,
         },
     })
 }

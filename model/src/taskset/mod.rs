@@ -4,11 +4,13 @@
 
 mod group;
 mod parse;
+mod purse;
 mod table;
 mod work;
 mod write;
 
 pub use group::Group;
+pub use purse::{Purse, Segment};
 pub use work::load_trace;
 
 use std::fmt;
@@ -29,7 +31,13 @@ pub mod limits {
     /// CPUs of one machine; the lab's and the core's limit.
     pub const CPUS: u64 = crate::numbers::CPUS as u64;
     /// How deep groups are part of groups: that many from the outermost to the innermost.
-    pub const GROUP_DEPTH: usize = 6;
+    pub const GROUP_DEPTH: usize = crate::numbers::DEPTH;
+    /// Groups in all; the core's limit, as are the next two.
+    pub const GROUPS: usize = crate::numbers::GROUPS;
+    /// Purses.
+    pub const PURSES: usize = crate::numbers::PURSES;
+    /// Segments of a purse.
+    pub const SEGMENTS: usize = crate::numbers::SEGMENTS;
     /// Tasks over all entries and groups, and best-effort processes.
     pub const TASKS: u64 = 1000;
     /// Shortest period, ns: 1 µs.
@@ -85,6 +93,9 @@ pub struct TaskSet {
     /// The `[[group]]` entries: who is part of another comes after it, otherwise in the order of the file.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub groups: Vec<Group>,
+    /// The `[[purse]]` entries in the order of the file.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub purses: Vec<Purse>,
     /// The `[[task]]` entries in the order of the file.
     pub tasks: Vec<TaskEntry>,
     /// Best-effort load, if any.
@@ -140,6 +151,9 @@ pub struct TaskEntry {
     /// Index of the group it is part of in [`TaskSet::groups`]; such a task has a budget.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub group: Option<usize>,
+    /// Index of the purse it takes from, too, in [`TaskSet::purses`]; such a task has a budget.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub purse: Option<usize>,
     /// What each job does.
     pub work: Work,
 }

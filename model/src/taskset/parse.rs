@@ -8,12 +8,13 @@ use toml::de::DeTable;
 
 use super::table::{self, At, Fault, Table, fault};
 use super::{
-    BestEffort, Group, Kernel, LoadError, Overheads, TaskEntry, TaskSet, group, limits, work,
+    BestEffort, Group, Kernel, LoadError, Overheads, Purse, TaskEntry, TaskSet, group, limits,
+    purse, work,
 };
 use crate::policy::{DEFAULT_SHARE, Policy};
 use crate::units::{Fraction, clip, format_duration, format_percent};
 
-const TOP: [&str; 14] = [
+const TOP: [&str; 15] = [
     "name",
     "title",
     "cpus",
@@ -26,12 +27,13 @@ const TOP: [&str; 14] = [
     "kernel",
     "overheads",
     "group",
+    "purse",
     "task",
     "best_effort",
 ];
-const TASK: [&str; 12] = [
+const TASK: [&str; 13] = [
     "name", "count", "period", "deadline", "budget", "offset", "stagger", "affinity", "marks",
-    "user", "group", "work",
+    "user", "group", "purse", "work",
 ];
 const EXAMPLE: &str = "cpus = 1, duration = \"1s\" and a [[task]] with name, period and work";
 
@@ -109,7 +111,8 @@ fn top(folder: &Path, document: &DeTable<'_>, stem: &str) -> Result<TaskSet, Fau
         Some(share) => share.value,
         None => DEFAULT_SHARE,
     };
-    let groups = group::read(&top, cpus)?;
+    let purses = purse::read(&top)?;
+    let groups = group::read(&top, cpus, &purses)?;
     let set = TaskSet {
         name,
         title,
@@ -122,8 +125,9 @@ fn top(folder: &Path, document: &DeTable<'_>, stem: &str) -> Result<TaskSet, Fau
         clusters: clusters(&top, cpus)?,
         kernel: kernel(&top)?,
         overheads: overheads(&top)?,
-        tasks: tasks(folder, &top, cpus, duration, &groups)?,
+        tasks: tasks(folder, &top, cpus, duration, (&groups, &purses))?,
         groups,
+        purses,
         best_effort: best_effort(&top)?,
     };
     if set.tasks.is_empty() && set.best_effort_count() == 0 {
@@ -131,6 +135,7 @@ fn top(folder: &Path, document: &DeTable<'_>, stem: &str) -> Result<TaskSet, Fau
     }
     check_users(&top, &set)?;
     group::check(&top, &set)?;
+    purse::check(&top, &set)?;
     let jobs: u64 = set.copies().map(|c| c.jobs).sum();
     if jobs > limits::JOBS {
         let reason = format!("the tasks would release {jobs} jobs, more than {}", limits::JOBS);
@@ -145,7 +150,7 @@ fn tasks(
     top: &Table<'_, '_>,
     cpus: u32,
     duration: u64,
-    groups: &[Group],
+    (groups, purses): (&[Group], &[Purse]),
 ) -> Result<Vec<TaskEntry>, Fault> {
     let mut tasks: Vec<TaskEntry> = Vec::new();
     let Some(list) = top.value("task") else { return Ok(tasks) };
@@ -161,6 +166,7 @@ fn tasks(
         let t = Table::new(t, entry.span().start, "[[task]]", &TASK)?;
         let mut task = task(folder, &t, cpus, duration)?;
         task.group = group::of_task(&t, &task, groups, cpus)?;
+        task.purse = purse::of(&t, purses)?;
         if tasks.iter().any(|other| other.name == task.name) {
             let at = t.value("name").map_or(t.at, |v| v.span().start);
             let reason = format!("two tasks are called \"{}\"", task.name);
@@ -247,6 +253,7 @@ fn task(folder: &Path, t: &Table<'_, '_>, cpus: u32, duration: u64) -> Result<Ta
         marks: t.boolean("marks")?.unwrap_or(false),
         user: t.string("user")?.map(|u| plain_name(&u, "user")).transpose()?,
         group: None,
+        purse: None,
         work,
     })
 }

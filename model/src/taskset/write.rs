@@ -3,7 +3,7 @@
 
 use std::fmt::Write;
 
-use super::{Group, Kernel, Overheads, TaskEntry, TaskSet, Work};
+use super::{Group, Kernel, Overheads, Purse, Segment, TaskEntry, TaskSet, Work};
 use crate::units::{format_duration, format_percent};
 
 impl TaskSet {
@@ -41,8 +41,9 @@ impl TaskSet {
                 line(&mut text, key, &time(ns));
             }
         }
-        self.groups.iter().for_each(|group| group.to_toml(&self.groups, &mut text));
-        self.tasks.iter().for_each(|task| task.to_toml(&self.groups, &mut text));
+        self.purses.iter().for_each(|purse| purse.to_toml(self, &mut text));
+        self.groups.iter().for_each(|group| group.to_toml(self, &mut text));
+        self.tasks.iter().for_each(|task| task.to_toml(self, &mut text));
         if let Some(best_effort) = self.best_effort {
             let _ = write!(text, "\n[best_effort]\ncount = {}\n", best_effort.count);
             line(&mut text, "nice", &best_effort.nice.to_string());
@@ -51,12 +52,29 @@ impl TaskSet {
     }
 }
 
+impl Purse {
+    fn to_toml(&self, set: &TaskSet, text: &mut String) {
+        text.push_str("\n[[purse]]\n");
+        line(text, "name", &quoted(&self.name));
+        if let Some(parent) = self.parent {
+            line(text, "in", &quoted(&set.purses[parent].name));
+        }
+        line(text, "period", &time(self.period));
+        let one = |s: &Segment| {
+            let (budget, from, until) = (time(s.budget), time(s.from), time(s.until));
+            format!("{{ budget = {budget}, from = {from}, until = {until} }}")
+        };
+        let all: Vec<String> = self.segments.iter().map(one).collect();
+        line(text, "segments", &format!("[{}]", all.join(", ")));
+    }
+}
+
 impl Group {
-    fn to_toml(&self, groups: &[Group], text: &mut String) {
+    fn to_toml(&self, set: &TaskSet, text: &mut String) {
         text.push_str("\n[[group]]\n");
         line(text, "name", &quoted(&self.name));
         if let Some(parent) = self.parent {
-            line(text, "in", &quoted(&groups[parent].name));
+            line(text, "in", &quoted(&set.groups[parent].name));
         }
         if let Some(order) = self.order {
             line(text, "order", &quoted(order.name()));
@@ -70,11 +88,14 @@ impl Group {
         if let Some(cpus) = &self.cpus {
             line(text, "cpus", &format!("{cpus:?}"));
         }
+        if let Some(purse) = self.purse {
+            line(text, "purse", &quoted(&set.purses[purse].name));
+        }
     }
 }
 
 impl TaskEntry {
-    fn to_toml(&self, groups: &[Group], text: &mut String) {
+    fn to_toml(&self, set: &TaskSet, text: &mut String) {
         text.push_str("\n[[task]]\n");
         line(text, "name", &quoted(&self.name));
         line(text, "count", &self.count.to_string());
@@ -93,7 +114,10 @@ impl TaskEntry {
             line(text, "user", &quoted(user));
         }
         if let Some(group) = self.group {
-            line(text, "group", &quoted(&groups[group].name));
+            line(text, "group", &quoted(&set.groups[group].name));
+        }
+        if let Some(purse) = self.purse {
+            line(text, "purse", &quoted(&set.purses[purse].name));
         }
         let work = match &self.work {
             Work::Constant(ns) => format!("constant = {}", time(*ns)),

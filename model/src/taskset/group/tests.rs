@@ -65,6 +65,7 @@ fn groups_arrive_with_parents_first_and_what_is_left_out_has_its_default() {
         deadline: 20 * MS,
         rule: None,
         cpus: Some(vec![2, 3]),
+        purse: None,
     };
     let video = Group {
         name: "video".into(),
@@ -75,6 +76,7 @@ fn groups_arrive_with_parents_first_and_what_is_left_out_has_its_default() {
         deadline: 15 * MS,
         rule: Some(Server::Cbs),
         cpus: Some(vec![2]),
+        purse: None,
     };
     assert_eq!(set.groups, [multimedia, video]);
     let of: Vec<_> = set.tasks.iter().map(|task| task.group).collect();
