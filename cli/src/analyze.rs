@@ -2,6 +2,7 @@
 //! `onbeat analyze`: does a task set fit, under which algorithm, and what would make it fit?
 
 mod admit;
+mod groups;
 
 use std::borrow::Cow;
 use std::cmp::Ordering;
@@ -29,7 +30,8 @@ const TASKS_FOR_CHANGES: usize = 40;
 
 /// Say whether a task set's deadlines are met, by schedulability tests
 ///
-/// A task counts with its budget, on whole CPUs: the share of best-effort work is left out. "yes" and "no" are proven;
+/// A task counts with its budget, on whole CPUs, and so does a group for its members, of which is said whether the
+/// group's budget is enough for them: the share of best-effort work is left out. "yes" and "no" are proven;
 /// "?" means that the test is only sufficient and cannot tell. With --admit the service's own admission test is asked,
 /// too.
 #[derive(Debug, Args)]
@@ -75,11 +77,21 @@ pub fn run(options: &Options) -> Result<ExitCode> {
         bail!("which task-set file? see `onbeat analyze --help`")
     };
     let set = TaskSet::load(file)?;
-    let (names, tasks) = sporadic(&set)?;
+    let (names, tasks, left_out) = match sporadic(&set) {
+        Ok((names, tasks)) => (names, tasks, None),
+        // Groups are tested all the same.
+        Err(why) if !set.groups.is_empty() && options.tests.is_empty() => {
+            (vec![], vec![], Some(why.to_string()))
+        }
+        Err(why) => return Err(why),
+    };
+    let groups = groups::Judged::of(&set);
     let cpus = set.cpus as usize;
     let admitted = options.admit.as_deref().map(|policy| admit::admit(&set, policy)).transpose()?;
-    let findings: Vec<Finding> = chosen(&options.tests, cpus)?
+    let chosen = chosen(&options.tests, cpus)?;
+    let findings: Vec<Finding> = chosen
         .into_iter()
+        .filter(|_| left_out.is_none())
         .map(|test| Finding::of(test, as_played(test, &tasks), cpus))
         .collect();
     if options.json {
@@ -87,10 +99,18 @@ pub fn run(options: &Options) -> Result<ExitCode> {
         if let Some(admitted) = &admitted {
             object["admission"] = admitted.object();
         }
+        if !set.groups.is_empty() {
+            object["groups"] = groups.object(&set);
+            object["tests_left_out"] = left_out.into();
+        }
         print(&format!("{object:#}\n"))?;
     } else {
         let admitted = admitted.map_or(String::new(), |admitted| admitted.table());
-        print(&(table(&set, &names, &tasks, &findings) + &admitted + &remarks(&set)))?;
+        let tests = match left_out {
+            None => table(&set, &names, &tasks, &findings),
+            Some(why) => format!("{}: only groups are tested: {why}\n", set.name),
+        };
+        print(&(tests + &groups.table(&set) + &admitted + &remarks(&set)))?;
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -149,23 +169,31 @@ fn chosen(names: &[String], cpus: usize) -> Result<Vec<&'static Test>> {
     Ok(tests)
 }
 
-/// Names and parameters of all tasks.
+/// Names and parameters of the outermost groups, as servers ask for them, and of all tasks that are in none.
 fn sporadic(set: &TaskSet) -> Result<(Vec<String>, Vec<Sporadic>)> {
     let (mut names, mut tasks) = (Vec::new(), Vec::new());
-    for copy in set.copies() {
+    let anywhere = |what: &str, name: &str, cpus: Option<&Vec<u32>>| match cpus {
+        Some(cpus) => bail!(
+            "{what} {name} may use CPUs {cpus:?} only, and the tests know no affinities: they would promise too much; \
+             leave {} out, or try `onbeat sim`",
+            if what == "task" { "affinity" } else { "cpus" }
+        ),
+        None => Ok(()),
+    };
+    for group in set.groups.iter().filter(|group| group.parent.is_none()) {
+        let narrow = group.cpus.as_ref().filter(|list| list.len() < set.cpus as usize);
+        anywhere("group", &group.name, narrow)?;
+        names.push(group.name.clone());
+        tasks.push(Sporadic::served(group.budget, group.period, group.deadline));
+    }
+    for copy in set.copies().filter(|copy| copy.spec.group.is_none()) {
         let Some(wcet) = copy.spec.budget else {
             bail!(
                 "task {} has no budget, so the tests do not know how long its jobs take; add budget",
                 copy.name()
             );
         };
-        if let Some(cpus) = &copy.spec.affinity {
-            bail!(
-                "task {} may use CPUs {cpus:?} only, and the tests know no affinities: they would promise too much; \
-                 leave affinity out, or try `onbeat sim`",
-                copy.name()
-            );
-        }
+        anywhere("task", &copy.name(), copy.spec.affinity.as_ref())?;
         names.push(copy.name());
         tasks.push(Sporadic { wcet, deadline: copy.spec.deadline, period: copy.spec.period });
     }
@@ -195,9 +223,10 @@ fn table(set: &TaskSet, names: &[String], tasks: &[Sporadic], findings: &[Findin
     let (_, u) = load(tasks);
     let _ = writeln!(
         text,
-        "{}: {} tasks on {} CPUs, utilization {u:.4}",
+        "{}: {} {} on {} CPUs, utilization {u:.4}",
         set.name,
         tasks.len(),
+        if set.groups.is_empty() { "tasks" } else { "tasks and outermost groups" },
         set.cpus
     );
     let _ = writeln!(text, "{:<20} {:<6} remarks", "test", "fits");

@@ -294,3 +294,90 @@ fn table_1_of_kenna_comes_out_of_its_file_beside_the_printed_one() {
     let endless = onbeat(&["provision", "/dev/zero"]);
     assert!(complaint(&endless).contains("too long"), "{}", complaint(&endless));
 }
+
+/// A film, and a voice in a group of its own, which is in the film's.
+fn grouped(budget: &str, cpus: &str, policies: &str) -> File {
+    let task = |name: &str, budget: &str, group: &str| {
+        format!(
+            "[[task]]\nname = \"{name}\"\nperiod = \"40ms\"\nbudget = \"{budget}\"\ngroup = \"{group}\"\n\
+             work = {{ constant = \"1ms\" }}\n"
+        )
+    };
+    File::new(format!(
+        "{cpus}\nduration = \"1s\"\npolicies = [{policies}]\n\
+         [[group]]\nname = \"multimedia\"\nbudget = \"{budget}\"\nperiod = \"20ms\"\n\
+         [[group]]\nname = \"sound\"\nin = \"multimedia\"\norder = \"rm\"\nbudget = \"2ms\"\nperiod = \"20ms\"\n{}{}",
+        task("film", "8ms", "multimedia"),
+        task("voice", "1ms", "sound")
+    ))
+}
+
+#[test]
+fn groups_stand_for_their_members_and_are_tested_for_them() {
+    let file = grouped("12ms", "cpus = 1", "\"p-edf+cbs-hard\"");
+    let said = object(&onbeat(&["analyze", file.path(), "--admit", "p-edf+cbs-hard", "--json"]));
+    assert_eq!(said["tasks"], serde_json::json!(["multimedia"]));
+    assert_eq!(said["utilization_exact"], "3/5");
+    assert_eq!(said["admission"]["tasks"][0]["cpus"], serde_json::json!([0]));
+    let groups = &said["groups"][0]["groups"];
+    assert_eq!((&groups[0]["fits"], &groups[1]["fits"]), (&true.into(), &true.into()), "{said}");
+    // Sound may ask for 2 ms in 20 ms, of which there is nothing for 2 · (20 ms − 11 ms).
+    assert_eq!(groups[0]["least_budget_ns"], 11_000_000);
+    // With 1 ms all of it is there by 2 · (20 ms − 1 ms) + 1 ms; with less a second budget is needed, 20 ms later.
+    assert_eq!(groups[1]["least_budget_ns"], 1_000_000);
+    assert_eq!(
+        (&groups[1]["member"], &groups[1]["interval_ns"]),
+        (&"voice".into(), &37_000_000.into())
+    );
+    let shown = said_by(&file);
+    assert!(
+        shown.contains("groups under p-edf+cbs-hard")
+            && shown.contains("yes, least to spare: voice"),
+        "{shown}"
+    );
+}
+
+fn said_by(file: &File) -> String {
+    said(&onbeat(&["analyze", file.path()]))
+}
+
+#[test]
+fn a_group_with_too_little_says_where_and_what_would_be_enough() {
+    let small = grouped("6ms", "cpus = 1", "\"p-edf+cbs-hard\"");
+    let of = |file: &File| {
+        object(&onbeat(&["analyze", file.path(), "--json"]))["groups"][0]["groups"][0].clone()
+    };
+    let group = of(&small);
+    assert_eq!(group["fits"], false);
+    assert!(group["demand_ns"].as_u64() > group["supply_ns"].as_u64(), "{group}");
+    let least = group["least_budget_ns"].as_u64().unwrap() / 1000;
+    assert_eq!(of(&grouped(&format!("{least}us"), "cpus = 1", "\"p-edf+cbs-hard\""))["fits"], true);
+    assert_eq!(
+        of(&grouped(&format!("{}us", least - 1), "cpus = 1", "\"p-edf+cbs-hard\""))["fits"],
+        false
+    );
+}
+
+#[test]
+fn what_no_test_of_groups_covers_is_shown_with_the_reason() {
+    let file = grouped("12ms", "cpus = 2", "\"g-edf+cbs-hard\", \"p-edf+cbs\", \"p-rm+cbs-hard\"");
+    let shown = said_by(&file);
+    for why in [
+        "no test covers a group on several CPUs",
+        "the rule cbs, which",
+        "groups among members under rm",
+    ] {
+        assert!(shown.contains(why), "{why} in {shown}");
+    }
+    // Bound to a CPU the set as a whole is not tested, the groups are.
+    let bound = said_by(&File::new(
+        std::fs::read_to_string(grouped("12ms", "cpus = 2", "\"g-edf+cbs-hard\"").path())
+            .unwrap()
+            .replace("name = \"multimedia\"\n", "name = \"multimedia\"\ncpus = [1]\n"),
+    ));
+    assert!(
+        bound.contains("only groups are tested: group multimedia may use CPUs [1] only"),
+        "{bound}"
+    );
+    assert!(bound.contains("least to spare: voice"), "{bound}");
+}

@@ -2,8 +2,8 @@
 //! Members of a group in the order of their deadlines.
 //!
 //! *Tasks* are sporadic: in t they ask for dbf(t), what is released and due in it. *Groups* among the members are
-//! constant bandwidth servers, which begin whenever a member of theirs wakes; what is left of a budget then is due at the
-//! old deadline. In any t that is up to t·Q/D, a little more in intervals below D than a periodic task of Q every D
+//! constant bandwidth servers, which begin whenever a member of theirs wakes; what is left of a budget then is due at
+//! the old deadline. In any t that is up to t·Q/D, a little more in intervals below D than a periodic task of Q every D
 //! would ask for (Abeni and Buttazzo 1998, theorem 1).
 //!
 //! Tested is dbf(t) + Σ t·Q/D ≤ sbf(t) for all t from `first` on, the shortest deadline of a task and of what a group's
@@ -35,8 +35,8 @@ struct Members<'a> {
     supply: Supply,
 }
 
-/// Whether `tasks` and `groups` get by with `supply` under EDF. Deadlines beyond periods count as the periods, as Onbeat
-/// serves them.
+/// Whether `tasks` and `groups` get by with `supply` under EDF. Deadlines beyond periods count as the periods, as
+/// Onbeat serves them.
 pub fn test(tasks: &[Sporadic], groups: &[Supply], supply: Supply) -> Fit {
     let within = |task: &Sporadic| Sporadic { deadline: task.deadline.min(task.period), ..*task };
     Members { tasks: tasks.iter().map(within).collect(), groups, supply }.test()
@@ -157,7 +157,7 @@ impl Members<'_> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::oracle::{Pattern, edf, misses};
+    use super::super::oracle::{Numbers, Pattern, edf, misses, nested_misses};
     use super::*;
     use proptest::prelude::*;
 
@@ -197,6 +197,41 @@ mod tests {
         let tasks = implicit(&[(hour / 4, hour), (hour / 7, hour - 1), (1, 1000)]);
         assert!(test(&tasks, &[], Supply::new(900, 1000, 1000)).fits());
         assert_eq!(test(&tasks, &[], Supply::new(390, 1000, 1000)), Fit::Overload);
+    }
+
+    #[test]
+    fn members_of_a_group_in_a_group_are_never_late_if_both_fit() {
+        let mut fitting = 0;
+        for seed in 0..60_000 {
+            let mut numbers = Numbers(seed);
+            let mut some = |most: u64| -> Vec<Sporadic> {
+                let task = |numbers: &mut Numbers| {
+                    let (wcet, period) = (numbers.within(1, 2), numbers.within(5, 30));
+                    Sporadic { wcet, deadline: period - numbers.within(0, 2), period }
+                };
+                (0..numbers.within(0, most)).map(|_| task(&mut numbers)).collect()
+            };
+            let (tasks, inside) = (some(2), some(2));
+            let mut supply = |least: u64, most: u64, spare: u64| {
+                let (budget, deadline) = (numbers.within(least, most), numbers.within(0, spare));
+                let period = budget + deadline + numbers.within(0, spare);
+                Supply { budget, period, deadline: budget + deadline }
+            };
+            let (outer, inner) = (supply(2, 8, 1), supply(1, 3, 4));
+            if inside.is_empty()
+                || !test(&tasks, &[inner], outer).fits()
+                || !test(&inside, &[], inner).fits()
+            {
+                continue;
+            }
+            fitting += 1;
+            let worst = &Pattern::worst(outer).ticks()[outer.budget as usize..];
+            for ticks in [worst, &Pattern::drawn(outer, seed).ticks()] {
+                let late = nested_misses(&tasks, &inside, inner, ticks, Numbers(seed * 7 + 1));
+                assert!(!late, "{tasks:?} {inside:?} {inner:?} in {outer:?}, {seed}");
+            }
+        }
+        assert!(fitting > 1000, "{fitting} sets say little");
     }
 
     /// Tasks with a common multiple of periods that is small, and a supply.

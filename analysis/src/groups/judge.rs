@@ -12,7 +12,7 @@ use crate::one_cpu::fixed::by_priority;
 use crate::sporadic::{Sporadic, ratio};
 
 /// What is said of a group.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Judgement {
     /// Its index in [`TaskSet::groups`].
     pub group: usize,
@@ -70,7 +70,7 @@ fn judge(set: &TaskSet, index: usize, played: Option<(Order, Server)>) -> Judgem
     let way = match way(set, &said, &mut members, played.map(|(order, _)| order)) {
         Ok(way) => way,
         Err(why) => {
-            // What all members ask for in the long run no group can give them beyond its budget that waits for the next.
+            // A group that waits for its next budget gives them no more in the long run.
             if said.rule.is_some_and(Server::rests) && members.overload(supply) {
                 said.fits = Some(false);
                 said.why = Some(OVER.into());

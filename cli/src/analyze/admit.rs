@@ -5,7 +5,7 @@ use std::fmt::Write;
 
 use anyhow::{Result, bail};
 use onbeat_analysis::admission::Admission;
-use onbeat_analysis::plan::{Demand, Place};
+use onbeat_analysis::plan::{Place, items};
 use onbeat_kernel::machine::{cpus_of, format_cpus};
 use onbeat_kernel::settings::Settings;
 use onbeat_kernel::system::Above;
@@ -14,7 +14,7 @@ use onbeat_model::taskset::TaskSet;
 use onbeat_model::units::{Fraction, format_duration, format_percent};
 use serde_json::{Value, json};
 
-/// How the tasks fare, in the file's order: placed, or refused with the reason.
+/// How the outermost groups and the tasks fare, in the file's order: placed, or refused with the reason.
 pub struct Admitted {
     policy: String,
     /// Whether there are jobs whose end nobody sees if the next follows at once.
@@ -23,7 +23,8 @@ pub struct Admitted {
     tasks: Vec<(String, Result<Place, String>)>,
 }
 
-/// Asks for all tasks of `set`, one after the other, under `policy`.
+/// Asks for all groups of `set` that are in no other, then for all tasks that are in none, one after the other, under
+/// `policy`.
 ///
 /// # Errors
 /// The policy is none of Onbeat's own, or is not known.
@@ -42,18 +43,20 @@ pub fn admit(set: &TaskSet, policy: &str) -> Result<Admitted> {
         best_effort_share: set.best_effort_share,
         user_share: Fraction::from_integer(1),
     };
-    let mut admission = Admission::new(settings.machine(all, &Above::default()));
+    let machine = settings.machine(all, &Above::default());
     let mut tasks = Vec::new();
-    for (id, copy) in set.copies().enumerate() {
-        let demand = Demand {
-            name: copy.name(),
-            budget: copy.spec.budget.unwrap_or(0),
-            period: copy.spec.period,
-            deadline: copy.spec.deadline.min(copy.spec.period),
-            cpus: copy.spec.affinity.clone(),
+    let asked = items(set, &machine);
+    let mut admission = Admission::new(machine);
+    for item in asked {
+        let answer = admission.admit(item.id, &item.demand).map_err(|refusal| refusal.to_string());
+        let answer = match answer {
+            Ok(at) if !item.holds(&at) => {
+                admission.release(item.id);
+                Err("some of its members may use none of the CPUs of one domain".into())
+            }
+            answer => answer,
         };
-        let answer = admission.admit(id as u32, &demand).map_err(|refusal| refusal.to_string());
-        tasks.push((copy.name(), answer));
+        tasks.push((item.demand.name, answer));
     }
     let blind = server == Server::None && set.tasks.iter().any(|task| !task.marks);
     Ok(Admitted { policy: settings.policy(), blind, share: set.best_effort_share, tasks })
