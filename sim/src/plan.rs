@@ -2,7 +2,7 @@
 //! From a task-set file to a simulation: tasks, reservations, their CPUs.
 
 use onbeat_analysis::machine::Machine;
-use onbeat_analysis::plan::{Demand, Place, Plan};
+use onbeat_analysis::plan::{Plan, Seat};
 use onbeat_analysis::semi::SHARE_LEAST;
 use onbeat_core::ffi;
 use onbeat_model::policy::{CorePolicy, Order, Server};
@@ -133,59 +133,28 @@ fn order_within(set: &TaskSet, policy: &CorePolicy, of: Option<usize>) -> u32 {
     own.map_or(policy.order, |key| Order { key, ..policy.order }).number()
 }
 
-/// The reservations, with shares of split tasks of at least `share_least` ns. Groups are placed first, as the lab makes
-/// them first; members are where their groups are.
+/// The reservations, with shares of split tasks of at least `share_least` ns.
 fn planned(set: &TaskSet, policy: &CorePolicy, share_least: u64) -> Planned {
     let share = set.best_effort_share;
     let machine = Machine::under(policy.order, set.cpus, set.clusters, share);
-    let mut plan = Plan::with_shares(machine, share_least);
-    let first = set.copies().count() as u32;
-    let mut groups: Vec<Reservation> = Vec::new();
-    for (id, group) in (first..).zip(&set.groups) {
-        let index = groups.len();
-        let demand = Demand {
-            name: group.name.clone(),
-            budget: group.budget,
-            period: group.period,
-            deadline: group.deadline.min(group.period),
-            cpus: Some((0..set.cpus).filter(|c| set.group_cpus(index) >> c & 1 == 1).collect()),
-        };
-        let (domain, cpus) = match group.parent {
-            None => {
-                let (at, _) = plan.place(id, &demand);
-                (at.domain, at.cpus)
-            }
-            Some(_) => (0, set.group_cpus(index)),
-        };
-        groups.push(Reservation {
-            budget: demand.budget,
-            period: demand.period,
-            deadline: demand.deadline,
-            cpus,
-            domain,
-            kind: kind(group.rule.unwrap_or(policy.server)),
-            order: order_within(set, policy, group.parent),
-            marks: false,
-            split: None,
-        });
-    }
-    let one = |(id, copy): (u32, TaskCopy<'_>)| {
-        let spec = copy.spec;
-        let demand = Demand {
-            name: copy.name(),
+    let layout = Plan::with_shares(machine, share_least).lay_out(set);
+    let groups = set.groups.iter().zip(layout.groups).map(|(group, seat)| Reservation {
+        budget: group.budget,
+        period: group.period,
+        deadline: group.deadline.min(group.period),
+        cpus: seat.at.cpus,
+        domain: seat.at.domain,
+        kind: kind(group.rule.unwrap_or(policy.server)),
+        order: order_within(set, policy, group.parent),
+        marks: false,
+        split: None,
+    });
+    let one = |(copy, seat): (TaskCopy<'_>, Option<Seat>)| {
+        let (spec, Seat { at, .. }) = (copy.spec, seat?);
+        Some(Reservation {
             budget: spec.budget?,
             period: spec.period,
             deadline: spec.deadline.min(spec.period),
-            cpus: spec.affinity.clone(),
-        };
-        let at = match spec.group {
-            None => plan.place(id, &demand).0,
-            Some(_) => Place { domain: 0, cpus: mask(demand.cpus.as_deref()), split: None },
-        };
-        Some(Reservation {
-            budget: demand.budget,
-            period: demand.period,
-            deadline: demand.deadline,
             cpus: at.cpus,
             domain: at.domain,
             kind: kind(policy.server),
@@ -194,8 +163,8 @@ fn planned(set: &TaskSet, policy: &CorePolicy, share_least: u64) -> Planned {
             split: at.split,
         })
     };
-    let tasks = (0..).zip(set.copies()).map(one).collect();
-    Planned { groups, tasks }
+    let tasks = set.copies().zip(layout.copies).map(one).collect();
+    Planned { groups: groups.collect(), tasks }
 }
 
 /// A bit for each of these CPUs; for all where none are named.

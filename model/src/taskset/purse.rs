@@ -207,7 +207,10 @@ mod tests {
         );
         assert_eq!(set.purses[1].segments, [early, late]);
         assert_eq!((set.purses[1].parent, set.tasks[0].purse), (Some(0), Some(1)));
-        assert_eq!(TaskSet::from_bytes(set.to_toml().as_bytes(), Path::new("x.toml")).unwrap(), set);
+        assert_eq!(
+            TaskSet::from_bytes(set.to_toml().as_bytes(), Path::new("x.toml")).unwrap(),
+            set
+        );
     }
 
     #[test]
