@@ -141,6 +141,8 @@ struct ob_terms {
 	u32 postponed; /* split: it changes CPUs at the ends of its windows only */
 	u32 legs;      /* 0: not split */
 	u32 group;     /* it serves reservations, not threads */
+	u32 purse;     /* 0: none; else its slot and 1 */
+	u32 pad;
 	struct ob_leg plan[OB_MAX_LEGS];
 };
 

@@ -60,6 +60,9 @@ struct Add {
     /// What enforces its budget, such as cbs-hard [default: that of the policy in force]
     #[arg(long)]
     rule: Option<String>,
+    /// Purse that it takes from, too, see `onbeat purse` [default: none]
+    #[arg(long, value_name = "NAME")]
+    purse: Option<String>,
     /// CPUs its members may use, such as 0-3,6 [default: all]
     #[arg(long, value_name = "LIST", value_parser = cpus)]
     cpus: Option<Cpus>,
@@ -96,6 +99,7 @@ fn make(service: &mut Service, add: &Add) -> Result<()> {
         group: add.within.clone(),
         order: add.order.clone(),
         rule: add.rule.clone(),
+        purse: add.purse.clone(),
     })?;
     complain!(
         "onbeat: group {} ({}): {} every {} on CPUs {}",

@@ -21,6 +21,7 @@ mod limit;
 mod output;
 mod policies;
 mod provision;
+mod purse;
 mod report;
 mod results;
 mod run;
@@ -50,6 +51,7 @@ enum Verb {
     Status(status::Options),
     Release(status::ReleaseOptions),
     Group(group::Options),
+    Purse(purse::Options),
     Doctor(doctor::Options),
     Policies(policies::Options),
     Analyze(analyze::Options),
@@ -69,6 +71,7 @@ fn main() -> ExitCode {
         Verb::Status(options) => status::run(&options),
         Verb::Release(options) => status::release(&options),
         Verb::Group(options) => group::run(&options),
+        Verb::Purse(options) => purse::run(&options),
         Verb::Doctor(options) => doctor::run(&options),
         Verb::Policies(options) => policies::run(&options),
         Verb::Analyze(options) => analyze::run(&options),

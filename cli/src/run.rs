@@ -57,6 +57,9 @@ pub struct Options {
     /// Group that serves it, see `onbeat group` [default: none]
     #[arg(long, value_name = "NAME")]
     group: Option<String>,
+    /// Purse that it takes from, too, see `onbeat purse` [default: none]
+    #[arg(long, value_name = "NAME")]
+    purse: Option<String>,
     /// Policy, if the scheduler is loaded for this run; else it must be the running one
     #[arg(long, value_name = "NAME")]
     policy: Option<String>,
@@ -117,6 +120,9 @@ impl Options {
         }
         if let Some(group) = &self.group {
             params = params.in_group(group);
+        }
+        if let Some(purse) = &self.purse {
+            params = params.from_purse(purse);
         }
         params
     }

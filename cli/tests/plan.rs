@@ -111,6 +111,7 @@ fn granted(set: &TaskSet, policy: &CorePolicy) -> Vec<Option<Reservation>> {
             cpus: copy.spec.affinity.clone(),
             marks: copy.spec.marks,
             group: None,
+            purse: None,
         };
         match book.answer(Peer { uid: 0, connection: 1 }, Request::Reserve(reserve)) {
             Response::Granted { .. } => engine.made.borrow().last().cloned(),

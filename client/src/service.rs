@@ -76,12 +76,13 @@ pub struct Params {
     cpus: Option<Vec<u32>>,
     marks: bool,
     group: Option<String>,
+    purse: Option<String>,
 }
 
 impl Params {
     /// `budget` ns of CPU time in every `period` ns.
     pub fn new(budget: u64, period: u64) -> Self {
-        Self { budget, period, deadline: None, cpus: None, marks: false, group: None }
+        Self { budget, period, deadline: None, cpus: None, marks: false, group: None, purse: None }
     }
 
     /// With a relative deadline (ns) other than the period.
@@ -99,6 +100,12 @@ impl Params {
     /// As a member of this group, see [`Service::group`].
     pub fn in_group(mut self, name: &str) -> Self {
         self.group = Some(name.to_owned());
+        self
+    }
+
+    /// Taking from this purse, too, see [`Service::purse`].
+    pub fn from_purse(mut self, name: &str) -> Self {
+        self.purse = Some(name.to_owned());
         self
     }
 
@@ -126,6 +133,7 @@ impl Params {
             cpus: self.cpus.clone(),
             marks: self.marks,
             group: self.group.clone(),
+            purse: self.purse.clone(),
         }
     }
 }
@@ -276,6 +284,18 @@ impl Service {
         group.check().map_err(Error::Invalid)?;
         match self.ask(&Request::Group(group.clone()))? {
             Response::Granted { id, policy, cpus } => Ok(Grant { id, policy, cpus }),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// Makes a purse: a budget that reservations share wherever they stand. Root's to make.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] when the values make no sense, else as [`Service::ask`].
+    pub fn purse(&mut self, purse: &protocol::Purse) -> Result<(), Error> {
+        purse.check().map_err(Error::Invalid)?;
+        match self.ask(&Request::Purse(purse.clone()))? {
+            Response::Done => Ok(()),
             other => Err(unexpected(&other)),
         }
     }

@@ -48,6 +48,17 @@ impl Layout {
     }
 }
 
+/// A budget that reservations share; times in ns.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Purse {
+    /// Slot of the purse that it is part of.
+    pub within: Option<usize>,
+    /// Of its cycles.
+    pub period: u64,
+    /// Amounts, and from when until when of each cycle they are in it; at most `OB_SEGMENTS`.
+    pub segments: Vec<(u64, u64, u64)>,
+}
+
 /// The arena as this process sees it.
 pub struct Arena {
     base: *mut shell::shell,
@@ -122,6 +133,19 @@ impl Arena {
     pub fn set_terms(&mut self, terms: ffi::ob_terms) {
         // SAFETY: as above; the BPF side reads it only in programs that this process runs.
         unsafe { (&raw mut (*self.base).terms).write_volatile(terms) }
+    }
+
+    /// Makes purse `slot`, which nobody takes from yet. Its first cycle begins at `origin` of the monotonic clock, ns.
+    pub fn set_purse(&mut self, slot: usize, purse: &Purse, origin: u64) {
+        // SAFETY: as above; the BPF side looks at a purse only for those who take from it.
+        unsafe {
+            let ob = (&raw mut (*self.base).ob).cast::<ffi::ob>();
+            let up = purse.within.map_or(std::ptr::null_mut(), |up| &raw mut (*ob).purse[up]);
+            ffi::onbeat_purse(ob, slot as u32, up, purse.period, origin);
+            for (amount, from, until) in &purse.segments {
+                ffi::onbeat_fill(&raw mut (*ob).purse[slot], *amount, *from, *until);
+            }
+        }
     }
 
     /// The address the BPF side must be given.

@@ -7,6 +7,7 @@ use anyhow::Result;
 use onbeat_analysis::plan::Place;
 use onbeat_core::ffi::ob_server;
 
+use crate::arena::Purse;
 use crate::scheduler::{Reservation, Scheduler};
 
 /// A scheduler that holds reservations.
@@ -31,6 +32,8 @@ pub trait Engine {
     /// # Errors
     /// The scheduler does not answer.
     fn place(&mut self, id: u32, place: &Place, rate: u64) -> Result<()>;
+    /// Makes purse `slot`, which nobody takes from yet; its first cycle begins now.
+    fn purse(&mut self, slot: usize, purse: &Purse);
     /// State and counters of a reservation.
     fn server(&self, id: u32) -> Option<ob_server>;
     /// Threads that belong to a reservation.
@@ -57,6 +60,10 @@ impl Engine for Scheduler<'_> {
 
     fn place(&mut self, id: u32, place: &Place, rate: u64) -> Result<()> {
         Scheduler::place(self, id, place, rate)
+    }
+
+    fn purse(&mut self, slot: usize, purse: &Purse) {
+        self.arena.set_purse(slot, purse, crate::machine::monotonic());
     }
 
     fn server(&self, id: u32) -> Option<ob_server> {

@@ -23,6 +23,7 @@ mod changes;
 mod ends;
 mod groups;
 mod needs;
+mod purses;
 
 /// How long a look at all threads of the machine is good for.
 const ABOVE_FRESH: Duration = Duration::from_secs(1);
@@ -69,6 +70,16 @@ struct Held {
     within: Option<u32>,
     /// Core's number of the order over its members, if it is a group.
     members: Option<u32>,
+    /// Slot of the purse that it takes from, too.
+    purse: Option<usize>,
+}
+
+/// A purse.
+#[derive(Debug)]
+struct Pooled {
+    name: String,
+    /// Slot of the purse that it is part of.
+    within: Option<usize>,
 }
 
 /// A request that cannot be carried out: what is wrong, what to do.
@@ -89,6 +100,8 @@ pub struct Book<E, S> {
     held: BTreeMap<u32, Held>,
     /// Users by their accounts, from 1 on.
     accounts: Vec<u32>,
+    /// By their slots.
+    purses: Vec<Option<Pooled>>,
     granted: u64,
     refused: u64,
     online: u64,
@@ -109,6 +122,7 @@ impl<E: Engine, S: System> Book<E, S> {
             admission,
             held: BTreeMap::new(),
             accounts: Vec::new(),
+            purses: Vec::new(),
             granted: 0,
             refused: 0,
             online,
@@ -125,6 +139,8 @@ impl<E: Engine, S: System> Book<E, S> {
         let answer = match request {
             Request::Reserve(r) => self.reserve(peer, &r),
             Request::Group(group) => self.group(peer, &group),
+            Request::Purse(purse) => self.purse(peer, &purse),
+            Request::DropPurse { name } => self.drop_purse(peer, &name),
             Request::Release { id } => self.release(peer, id).map(Response::Released),
             Request::Status => Ok(self.status()),
             Request::Stats => Ok(Response::Stats { counters: self.counters() }),
@@ -203,6 +219,7 @@ impl<E: Engine, S: System> Book<E, S> {
         r.check().or_else(|e| problem(e, "ask again with other values"))?;
         self.check_length(peer, r)?;
         let within = self.group_named(peer, r.group.as_deref())?;
+        self.purse_named(peer, r.purse.as_deref())?;
         let (watch, affinity) = self.examine(peer, r.pid)?;
         let lives = |h: &&Held| {
             let gone = h.watch.as_ref().is_none_or(|watch| self.system.gone(watch));
@@ -385,6 +402,7 @@ impl<E: Engine, S: System> Book<E, S> {
             account: self.account_within(peer, within)?,
             group: false,
             within,
+            purse: self.purse_named(peer, r.purse.as_deref())?,
         };
         let id = match self.enter(&wanted, &demand)? {
             Ok(id) => id,
@@ -415,6 +433,7 @@ impl<E: Engine, S: System> Book<E, S> {
             record,
             within,
             members: None,
+            purse: wanted.purse,
         };
         self.held.insert(id, held);
         let (joined, left_out) = self.enlist(r.pid, id);

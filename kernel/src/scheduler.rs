@@ -62,6 +62,8 @@ pub struct Reservation {
     pub group: bool,
     /// The group it is a member of.
     pub within: Option<u32>,
+    /// Slot of the purse that it takes from, too.
+    pub purse: Option<usize>,
 }
 
 /// What a user's reservations may take ahead of best-effort work, all together.
@@ -206,6 +208,7 @@ impl<'a> Scheduler<'a> {
             order: r.order,
             marks: r.marks.into(),
             group: r.group.into(),
+            purse: r.purse.map_or(0, |slot| slot as u32 + 1),
             ..terms(&r.place)
         });
         let up = r.within.map_or(-1, |up| up as i32);

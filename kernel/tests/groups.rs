@@ -92,6 +92,7 @@ fn group(name: &str, budget: u64, period: u64, within: Option<&str>) -> Group {
         group: within.map(str::to_owned),
         order: None,
         rule: Some("cbs-hard".into()),
+        purse: None,
     }
 }
 

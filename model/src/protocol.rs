@@ -10,7 +10,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-use crate::taskset::limits;
+use crate::taskset::{Segment, limits};
 use crate::units::{Fraction, clip, format_duration, format_percent};
 
 /// Longest line with a request, bytes.
@@ -26,6 +26,13 @@ pub enum Request {
     Reserve(Reserve),
     /// A group: a reservation that serves reservations. It is held until it is given back.
     Group(Group),
+    /// A purse: a budget that reservations share wherever they stand. Root's to make; held until it is emptied.
+    Purse(Purse),
+    /// Takes away a purse that nobody takes from any more.
+    DropPurse {
+        /// Its name.
+        name: String,
+    },
     /// Gives a reservation back.
     Release {
         /// As in [`Response::Granted`].
@@ -62,6 +69,49 @@ pub struct Reserve {
     /// Name of the group that serves it; absent: none does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub group: Option<String>,
+    /// Name of the purse that it takes from, too; absent: from none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub purse: Option<String>,
+}
+
+/// A budget that reservations share, and who finds it empty sleeps.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Purse {
+    /// Its name: 1 to 64 printable characters, no other purse's.
+    pub name: String,
+    /// Name of the purse that it is part of; absent: of none. What is taken counts in both.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub within: Option<String>,
+    /// Of its cycles, ns; the first begins when it is made.
+    pub period_ns: u64,
+    /// What is in it; what expires first is spent first.
+    pub segments: Vec<Segment>,
+}
+
+impl Purse {
+    /// Whether the values make sense by themselves.
+    ///
+    /// # Errors
+    /// What is wrong and what to write instead.
+    pub fn check(&self) -> Result<(), String> {
+        check_name(&self.name)?;
+        check_time("period", self.period_ns, limits::PERIOD_MIN)?;
+        if self.segments.is_empty() || self.segments.len() > limits::SEGMENTS {
+            let count = self.segments.len();
+            return Err(format!("it has {count} segments; give it 1 to {}", limits::SEGMENTS));
+        }
+        for Segment { budget, from, until } in &self.segments {
+            check_time("budget", *budget, 1)?;
+            if from >= until || *until > self.period_ns {
+                return Err(format!(
+                    "a segment lasts from {} until {}; end it later than it begins, and by the period",
+                    format_duration(*from),
+                    format_duration(*until)
+                ));
+            }
+        }
+        Ok(())
+    }
 }
 
 /// What a group is to have: `budget_ns` every `period_ns` for all its members together.
@@ -88,6 +138,9 @@ pub struct Group {
     /// Server policy of its own budget, such as `cbs-hard`; that of the policy in force if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rule: Option<String>,
+    /// Name of the purse that it takes from, too; absent: from none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub purse: Option<String>,
 }
 
 impl Group {
@@ -102,6 +155,7 @@ impl Group {
             cpus: self.cpus.clone(),
             marks: false,
             group: self.group.clone(),
+            purse: self.purse.clone(),
         }
     }
 
@@ -138,25 +192,13 @@ impl Reserve {
         if self.pid == 0 || self.pid > i32::MAX as u32 {
             return Err(format!("{} is no process; give a pid", self.pid));
         }
-        if self.name.is_empty()
-            || self.name.chars().count() > limits::NAME
-            || self.name.chars().any(char::is_control)
-        {
-            let name = clip(&self.name);
-            return Err(format!(
-                "\"{name}\" is no name; use 1 to {} printable characters",
-                limits::NAME
-            ));
-        }
+        check_name(&self.name)?;
         for (word, value, min) in [
             ("period", period_ns, limits::PERIOD_MIN),
             ("budget", budget_ns, 1),
             ("deadline", self.deadline(), 1),
         ] {
-            if !(min..=limits::TIME).contains(&value) {
-                let (low, high) = (show(min), show(limits::TIME));
-                return Err(format!("the {word} {} is not between {low} and {high}", show(value)));
-            }
+            check_time(word, value, min)?;
         }
         for (word, limit) in [("period", period_ns), ("deadline", self.deadline())] {
             if budget_ns > limit {
@@ -187,12 +229,34 @@ impl Reserve {
     }
 }
 
+/// Whether people can read it.
+fn check_name(name: &str) -> Result<(), String> {
+    let length = name.chars().count();
+    if (1..=limits::NAME).contains(&length) && !name.chars().any(char::is_control) {
+        return Ok(());
+    }
+    let (name, most) = (clip(name), limits::NAME);
+    Err(format!("\"{name}\" is no name; use 1 to {most} printable characters"))
+}
+
+/// A time of at least `min` ns, and not beyond all measure.
+fn check_time(word: &str, value: u64, min: u64) -> Result<(), String> {
+    if (min..=limits::TIME).contains(&value) {
+        return Ok(());
+    }
+    let show = format_duration;
+    let (low, high) = (show(min), show(limits::TIME));
+    Err(format!("the {word} {} is not between {low} and {high}", show(value)))
+}
+
 /// What the service answers.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "answer", rename_all = "snake_case")]
 pub enum Response {
     /// Said without being asked to who connects while the scheduler is being loaded; requests are answered afterwards.
     Starting,
+    /// It is done.
+    Done,
     /// The reservation is in force.
     Granted {
         /// Names it in later requests.
@@ -443,6 +507,7 @@ mod tests {
             cpus: None,
             marks: false,
             group: None,
+            purse: None,
         }
     }
 

@@ -47,6 +47,7 @@ impl<E: Engine, S: System> Book<E, S> {
             }
             _ => (),
         }
+        self.purse_named(peer, g.purse.as_deref())?;
         let demand = self.demand(&r, u64::MAX)?;
         let place = match self.room(peer, &demand, within)? {
             Ok(place) => place,
@@ -63,6 +64,7 @@ impl<E: Engine, S: System> Book<E, S> {
             account: self.account_within(peer, within)?,
             group: true,
             within,
+            purse: self.purse_named(peer, g.purse.as_deref())?,
         };
         let id = match self.enter(&wanted, &demand)? {
             Ok(id) => id,
@@ -92,6 +94,7 @@ impl<E: Engine, S: System> Book<E, S> {
             record,
             within,
             members: Some(order),
+            purse: wanted.purse,
         };
         self.held.insert(id, held);
         let (budget, period) = (format_duration(g.budget_ns), format_duration(g.period_ns));

@@ -130,6 +130,8 @@ impl Engine for Fake {
         Ok(())
     }
 
+    fn purse(&mut self, _: usize, _: &crate::arena::Purse) {}
+
     fn server(&self, id: u32) -> Option<ob_server> {
         let world = self.0.borrow();
         let threads = world.servers.get(&id)?.1.len() as u32;
@@ -203,6 +205,7 @@ fn ask(pid: u32, budget_ms: u64, period_ms: u64) -> Request {
         cpus: None,
         marks: false,
         group: None,
+        purse: None,
     })
 }
 

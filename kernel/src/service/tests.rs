@@ -31,6 +31,7 @@ impl Engine for Empty {
     fn place(&mut self, _: u32, _: &Place, _: u64) -> Result<()> {
         Ok(())
     }
+    fn purse(&mut self, _: usize, _: &crate::arena::Purse) {}
     fn server(&self, _: u32) -> Option<ob_server> {
         None
     }
@@ -326,6 +327,7 @@ fn what_the_scheduler_has_no_room_for_is_an_error_not_a_grant() {
         cpus: None,
         marks: false,
         group: None,
+        purse: None,
     };
     write_message(&mut line, &Request::Reserve(reserve)).unwrap();
     let Response::Error { message, .. } = bench.ask(&mut client, &line) else { panic!() };

@@ -18,7 +18,7 @@ use anyhow::{Context, Result, bail, ensure};
 use crew::{Crew, Member, Role};
 use onbeat_client::{Params, Service};
 use onbeat_model::policy::{Baseline, Policy};
-use onbeat_model::protocol::{DEADLINE_REFUSES, Group};
+use onbeat_model::protocol::{DEADLINE_REFUSES, Group, Purse};
 use onbeat_model::run::{Class, Run, World};
 use onbeat_model::taskset::{GRACE, TaskSet, Work};
 use onbeat_model::units::Fraction;
@@ -215,8 +215,17 @@ fn watch(
     }
 }
 
-/// Makes the set's groups, those around others first.
+/// Makes the set's purses and groups, those around others first.
 fn make_groups(set: &TaskSet, service: &mut Service) -> Result<()> {
+    for purse in &set.purses {
+        let wanted = Purse {
+            name: purse.name.clone(),
+            within: purse.parent.map(|parent| set.purses[parent].name.clone()),
+            period_ns: purse.period,
+            segments: purse.segments.clone(),
+        };
+        service.purse(&wanted).with_context(|| format!("purse {}", purse.name))?;
+    }
     for group in &set.groups {
         let wanted = Group {
             name: group.name.clone(),
@@ -227,6 +236,7 @@ fn make_groups(set: &TaskSet, service: &mut Service) -> Result<()> {
             group: group.parent.map(|parent| set.groups[parent].name.clone()),
             order: group.order.map(|order| order.name().to_owned()),
             rule: group.rule.map(|rule| rule.name().to_owned()),
+            purse: group.purse.map(|purse| set.purses[purse].name.clone()),
         };
         service.group(&wanted).with_context(|| format!("group {}", group.name))?;
     }
@@ -273,6 +283,9 @@ fn entitle(
             }
             if let Some(group) = spec.and_then(|spec| spec.group) {
                 params = params.in_group(&set.groups[group].name);
+            }
+            if let Some(purse) = spec.and_then(|spec| spec.purse) {
+                params = params.from_purse(&set.purses[purse].name);
             }
             if spec.is_some_and(|spec| spec.marks) {
                 params = params.marking_jobs();

@@ -30,7 +30,8 @@ fn any_request() -> impl Strategy<Value = Request> {
         |(pid, budget_ns, period_ns, deadline_ns, cpus, group)| {
             let name = "x".into();
             let marks = false;
-            Reserve { pid, name, budget_ns, period_ns, deadline_ns, cpus, marks, group }
+            let purse = None;
+            Reserve { pid, name, budget_ns, period_ns, deadline_ns, cpus, marks, group, purse }
         },
     );
     let groups = (terms.clone(), prop_oneof![Just("a"), Just("b")]).prop_map(|(r, name)| {
@@ -43,6 +44,7 @@ fn any_request() -> impl Strategy<Value = Request> {
             group: r.group,
             order: None,
             rule: None,
+            purse: None,
         })
     });
     prop_oneof![
