@@ -148,17 +148,18 @@ static __always_inline void settle_clock(s32 cpu)
 /*
  * Between a CPU's leaving cpu_active_mask and ops.cpu_offline the kernel waits for a grace period.
  * What is dispatched to the CPU meanwhile from another's run queue lands in the global queue, which
- * a busy machine does not look at.
+ * a busy machine does not look at. The mask itself is not in the kernel's type information: to find
+ * it the loader would read all of the kernel's symbols, which takes longer than all else but the
+ * verifier. So where the CPU stands on its way is looked at, by which it is in the mask or not.
  */
-extern const void __cpu_active_mask __ksym;
+extern const struct cpuhp_cpu_state cpuhp_state __ksym;
 
 static __always_inline bool is_leaving(s32 cpu)
 {
-	u64 active = 0;
+	const struct cpuhp_cpu_state *on_its_way = bpf_per_cpu_ptr(&cpuhp_state, cpu);
 
-	if (bpf_probe_read_kernel(&active, sizeof(active), &__cpu_active_mask))
-		return false;
-	return !(active & OB_BIT(cpu));
+	return on_its_way &&
+	       on_its_way->state < bpf_core_enum_value(enum cpuhp_state, CPUHP_AP_ACTIVE);
 }
 
 static __always_inline void cpu_change(s32 cpu, u32 on, u64 now)

@@ -71,6 +71,7 @@ enum shell_kind {
 	SHELL_ASSIGN = 1,
 	SHELL_PLACE = 2,
 	SHELL_RELEASE = 3,
+	SHELL_START = 4, /* the timers are to be made; once, before the scheduler is in force */
 };
 
 /* What the `request` program is asked for; the part that `kind` names counts. */
