@@ -143,13 +143,18 @@ void BPF_STRUCT_OPS(onbeat_exit_task, struct task_struct *p, struct scx_exit_tas
 void BPF_STRUCT_OPS(onbeat_cpu_online, s32 cpu)
 {
 	USE_ARENA();
+	__sync_fetch_and_and(&shell->gone, ~OB_BIT(cpu));
 	cpu_change(cpu, 1, bpf_ktime_get_ns());
 }
 
+/* The timer, or PREEMPT_RT's clock, is to tell the core: with this, too, the verifier would go
+ * through most of it. */
 void BPF_STRUCT_OPS(onbeat_cpu_offline, s32 cpu)
 {
 	USE_ARENA();
-	cpu_gone(cpu, bpf_ktime_get_ns());
+	__sync_fetch_and_or(&shell->gone, OB_BIT(cpu));
+	if (use_timers)
+		alarm_set(bpf_ktime_get_ns());
 }
 
 /* For the kernel's report of an error: what the core thinks of a thread. */

@@ -193,6 +193,20 @@ OB_FN void cpu_gone(s32 cpu, u64 now)
 	}
 }
 
+/* The core learns of those that ops.cpu_offline was told of. */
+OB_FN void cpus_gone(u64 now)
+{
+	u64 gone = shell->gone;
+
+	while (gone && can_loop) {
+		u32 cpu = ob_lowest(gone);
+
+		gone &= gone - 1;
+		__sync_fetch_and_and(&shell->gone, ~OB_BIT(cpu));
+		cpu_gone(cpu, now);
+	}
+}
+
 /* `t`, taken from its queue for a CPU that it may not go to (any more), waits again. */
 OB_FN void put_back(ob_task_p t OB_ARG, u64 cpus, u64 now)
 {
@@ -277,6 +291,8 @@ void BPF_STRUCT_OPS(onbeat_dispatch, s32 cpu, struct task_struct *prev)
 	if (pt && OB_READ(pt->want))
 		pt = NULL;
 	now = bpf_ktime_get_ns();
+	if (!use_timers && shell->gone)
+		cpus_gone(now);
 	if (ob_fair_strands(&shell->ob))
 		rescue(now);
 	for (try = OB_ZERO; try < 8 && can_loop; try++) {

@@ -21,6 +21,7 @@ struct shell {
 	u32 lock; /* 1: held */
 	u32 pad;
 	u64 bound;                          /* CPUs that run a kernel thread bound to them */
+	u64 gone;                           /* CPUs that have, of which the core is to learn */
 	struct ob_task OB_ARENA *tasks;     /* pool */
 	struct ob_task OB_ARENA *free;      /* free ones, linked by `next` */
 	struct ob_server OB_ARENA *servers; /* pool; index is the id */

@@ -36,7 +36,7 @@ void BPF_STRUCT_OPS(onbeat_running, struct task_struct *p)
 	now = bpf_ktime_get_ns();
 	LOCKED(fx)
 	{
-		ob_begin(&shell->ob, reservations(), cpu, t, now);
+		ob_begin(&shell->ob, cpu, t, now);
 		if (t->server)
 			slice = SCX_SLICE_INF;
 		UNLOCK(fx);
