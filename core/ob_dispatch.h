@@ -168,6 +168,12 @@ OB_FN void ob_pick_others(ob_p ob OB_ARG, ob_cpu_p c OB_ARG)
 		ob_preempt(ob, first, first->head ? first->head->cpu : c->id);
 }
 
+/* Whether best effort, which is there, has its turn on `c` before reservations of key `best`. */
+OB_FN u64 ob_share_is_due(ob_p ob OB_ARG, ob_cpu_p c OB_ARG, u64 best, u64 now)
+{
+	return c->owed ? ob_share_key(c, now) <= best : ob_patience_presses(ob, OB_BIT(c->id));
+}
+
 /*
  * What should `cpu` run now? `prev` is the thread that runs there and wants to go on, or null.
  * Returns the thread to run, which is `prev` if it stays, or 0 for none. A thread other than
@@ -179,7 +185,7 @@ OB_FN u64 ob_pick(ob_p ob OB_ARG, u32 cpu, ob_task_p prev OB_ARG, u64 now)
 	u64 bit = OB_BIT(cpu);
 	ob_server_p cand, leads, mine = OB_NULL;
 	ob_task_p t = OB_NULL;
-	u32 be, due, yields;
+	u32 be, due;
 	u64 best, own;
 
 	if (c->server)
@@ -200,13 +206,14 @@ OB_FN u64 ob_pick(ob_p ob OB_ARG, u32 cpu, ob_task_p prev OB_ARG, u64 now)
 		mine = OB_NULL;
 	own = mine ? ob_server_key(mine, now) : OB_KEY_BE;
 	best = ob_min(cand ? cand->node.key : OB_KEY_BE, own);
-	due = be && (c->owed ? ob_share_key(c, now) <= best : ob_patience_presses(ob, bit));
+	due = be ? (u32)ob_share_is_due(ob, c, best, now) : 0;
 	if (due != c->share)
 		ob_share_turn(ob, c, due, now);
 	leads = mine && best == own ? mine : cand;
-	c->relief = !due && leads && ob_patience_relieves(ob, leads, bit, now);
-	yields = leads && ob_account_equal(leads) && ob_account_yields(ob, leads, prev, bit, now);
-	if (!due && !c->relief && !yields) {
+	/* From here on c->share is what `due` was, and nothing that the verifier knows. */
+	c->relief = !c->share && leads && ob_patience_relieves(ob, leads, bit, now);
+	if (!c->share && !c->relief &&
+	    !(leads && ob_account_equal(leads) && ob_account_yields(ob, leads, prev, bit, now))) {
 		if (mine && best == own) {
 			t = prev;
 			c->key = best;

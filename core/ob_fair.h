@@ -150,12 +150,6 @@ OB_INLINE int ob_fair_overtakes(ob_cpu_p c, ob_task_p t, u64 now)
 	       other->vtime + ob_fair_weighted(other, ran) > t->node.key + OB_WAKE_GRAIN;
 }
 
-/* The same, for a loop. */
-OB_FN u64 ob_fair_overtakes_at(ob_cpu_p c OB_ARG, ob_task_p t OB_ARG, u64 now)
-{
-	return ob_fair_overtakes(c, t, now);
-}
-
 /* When it will in place of `other`, at the earliest; it does not yet. */
 OB_INLINE u64 ob_fair_recheck(ob_cpu_p c, ob_task_p other, ob_task_p t)
 {
@@ -210,11 +204,11 @@ OB_FN void ob_fair_wake(ob_p ob OB_ARG, ob_task_p t OB_ARG, u64 now)
 	while (cpus && OB_LOOP) {
 		ob_cpu_p other = ob_cpu(ob, last + ob_lowest(cpus));
 
-		if (ob_fair_overtakes_at(other, t, now)) {
+		if (ob_fair_overtakes(other, t, now)) {
 			ob->kick |= OB_BIT(other->id);
 			return;
 		}
-		cpus &= cpus - 1;
+		cpus = (cpus & (cpus - 1)) + OB_ZERO;
 	}
 	if (has && !has->server && ob_fair_recheck(c, has, t) < c->timer) {
 		c->timer =

@@ -107,7 +107,7 @@ OB_FN void ob_patience_lost(ob_p ob OB_ARG, ob_server_p sv OB_ARG, u64 now)
 /* Without a share of best effort it is at the expense of all. */
 OB_INLINE int ob_patience_presses(ob_p ob, u64 cpus)
 {
-	return !ob->share_quantum && ob_tree_first(&ob->impatient, cpus);
+	return !ob->share_quantum && !!ob_tree_first(&ob->impatient, cpus);
 }
 
 /* A server that has lost its patience, and has waited for longer than all best effort has. */

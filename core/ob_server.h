@@ -289,7 +289,7 @@ OB_FN u32 ob_victim(ob_p ob OB_ARG, u64 cpus, u32 prefer)
 			continue;
 		key = ob_cpu(ob, i)->key;
 		if (best == OB_MAX_CPUS || key > worst) {
-			best = i;
+			best = i + (u32)OB_ZERO;
 			worst = key;
 		}
 	}

@@ -281,7 +281,7 @@ OB_FN void ob_settle(ob_p ob OB_ARG, ob_task_p t OB_ARG, u64 now)
 }
 
 /* `t`, of best effort, wants to run: it `woke`, or was interrupted. */
-OB_FN void ob_ready_other(ob_p ob OB_ARG, ob_task_p t OB_ARG, u32 woke, u64 now)
+OB_INLINE void ob_ready_other(ob_p ob, ob_task_p t, u32 woke, u64 now)
 {
 	u64 cpus = ob->best_effort.root ? ob->best_effort.root->sub_mask : 0;
 
@@ -301,6 +301,13 @@ OB_FN void ob_ready_other(ob_p ob OB_ARG, ob_task_p t OB_ARG, u32 woke, u64 now)
 		return;
 	if (woke)
 		ob_fair_wake(ob, t, now);
+}
+
+/* `t`, of best effort, has woken, and went round the core. */
+OB_FN void ob_wake_other(ob_p ob OB_ARG, ob_task_p t OB_ARG, u64 now)
+{
+	t->awake = 1;
+	ob_ready_other(ob, t, 1, now);
 }
 
 /*

@@ -88,6 +88,7 @@ struct ob_task {
 	u64 payload;
 	u64 want;
 	u64 ran;
+	struct ob_task OB_ARENA *leaver; /* the next that has left the shell's class */
 	u32 tid;
 	u32 cpu;     /* where it runs or last ran */
 	u32 running; /* or is just being dealt with without the lock (ob_unlocked.h) */
@@ -98,6 +99,12 @@ struct ob_task {
 	u8 away;     /* best effort for a turn; its reservation (home) counts it as awake */
 	u8 told;     /* a thread has woken it, not an interrupt */
 	u8 notable;  /* counted in ob->notable */
+	/* The shell's: its program has completed the job, which the next pick is to be told; it has
+	 * left the class, stands in the list of those that have, and is no more. */
+	u8 completes;
+	u8 leaves;
+	u8 listed;
+	u8 gone;
 };
 
 /* Where a split reservation has which part of its budget (place/windows.h). */

@@ -144,10 +144,8 @@ OB_INLINE void ob_begin(ob_p ob, u32 cpu, ob_task_p t, u64 now)
 		ob_begin_again(ob, ob_cpu(ob, cpu), t);
 		return;
 	}
-	if (!t->awake) {
-		t->awake = 1;
-		ob_ready_other(ob, t, 1, now);
-	}
+	if (!t->awake)
+		ob_wake_other(ob, t, now);
 	ob_unqueue(ob, t);
 	ob_run(ob, cpu, t, now);
 	if (t->server)

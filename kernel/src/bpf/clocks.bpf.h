@@ -47,7 +47,7 @@ void BPF_STRUCT_OPS(onbeat_tick, struct task_struct *p)
 	USE_ARENA();
 	wake_leaving(cpu);
 	/* The timer for it could not be set. */
-	if (use_timers && shell->gone)
+	if (use_timers && (shell->gone || shell->leavers))
 		alarm_set(bpf_ktime_get_ns());
 	due = ob_min(c->curr || c->other ? c->timer : OB_NEVER, shell->ob.alarm_at);
 	if ((t && OB_READ(t->want) && !is_bound(p)) || is_passed_over(cpu) ||
@@ -72,6 +72,7 @@ static int timer_fired(void *map, u32 *slot, struct timer_slot *ts)
 	LOCKED(fx)
 	{
 		if (cpu >= ALARM_SLOT(0)) {
+			leavers_settle(now);
 			ob_alarm(&shell->ob, now);
 		} else {
 			if (shell->ob.cpu[cpu & 63].timer <= now) {

@@ -24,6 +24,7 @@ struct shell {
 	u64 gone;                           /* CPUs that have, of which the core is to learn */
 	struct ob_task OB_ARENA *tasks;     /* pool */
 	struct ob_task OB_ARENA *free;      /* free ones, linked by `next` */
+	struct ob_task OB_ARENA *leavers;   /* that have left this class, linked by `leaver` */
 	struct ob_server OB_ARENA *servers; /* pool; index is the id */
 	struct ob_server OB_ARENA *vacant;  /* free ones, linked by `next` */
 	u64 nr_tasks;
