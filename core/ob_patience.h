@@ -42,7 +42,7 @@ OB_FN void ob_patience_end(ob_p ob OB_ARG, ob_server_p sv OB_ARG)
 /* Whether its deadline serves it before that. (The first kind is none: others do not end, then.) */
 OB_INLINE int ob_patience_needless(ob_server_p sv, u64 end)
 {
-	return OB_KIND(sv) && ob_order_deadlines(sv) && sv->state == OB_READY && !sv->spent &&
+	return sv->kind && ob_order_deadlines(sv) && sv->state == OB_READY && !sv->spent &&
 	       !sv->demoted && sv->s <= end;
 }
 

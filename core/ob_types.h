@@ -391,11 +391,11 @@ OB_INLINE void ob_emit(ob_p ob, u64 now, u64 kind_cpu, u64 task_server, u64 a, u
 	ob_write(ob, now, kind_cpu, task_server);
 }
 
-/* The rules of `sv`. A shell whose reservations all have the same may say which: then the kernel's
- * verifier leaves out what others need. */
+/* Whose hook is called for `sv`. A shell whose reservations all have the same may say which: then
+ * the kernel's verifier leaves out those of others. (Elsewhere it is not worth it: each piece that
+ * is left out makes the kernel move all of the program that follows.) */
 #ifndef OB_KIND
 #define OB_KIND(sv) ((sv)->kind)
-#define OB_ORDER(sv) ((sv)->order)
 #define OB_PLACE(sv) ((sv)->place)
 #endif
 

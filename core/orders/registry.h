@@ -36,7 +36,7 @@ enum ob_order {
 /* What `sv` is ordered by. */
 OB_INLINE u64 ob_order_key(ob_server_p sv)
 {
-	switch (OB_ORDER(sv)) {
+	switch (sv->order) {
 #define X(NAME, prefix, name, deadlines, laxity, isolates, about) \
 	case OB_ORDER_##NAME:                                     \
 		return ob_##prefix##_key(sv);
@@ -51,7 +51,7 @@ OB_INLINE int ob_order_deadlines(ob_server_p sv)
 {
 #define X(NAME, prefix, name, deadlines, laxity, isolates, about) \
 	| (u32)(deadlines) << OB_ORDER_##NAME
-	return (0 OB_ORDERS(X)) >> OB_ORDER(sv) & 1;
+	return (0 OB_ORDERS(X)) >> sv->order & 1;
 #undef X
 }
 
@@ -59,7 +59,7 @@ OB_INLINE int ob_order_deadlines(ob_server_p sv)
 OB_INLINE int ob_order_laxity(ob_server_p sv)
 {
 #define X(NAME, prefix, name, deadlines, laxity, isolates, about) | (u32)(laxity) << OB_ORDER_##NAME
-	return (0 OB_ORDERS(X)) >> OB_ORDER(sv) & 1;
+	return (0 OB_ORDERS(X)) >> sv->order & 1;
 #undef X
 }
 

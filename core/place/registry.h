@@ -35,7 +35,7 @@
 OB_INLINE u64 ob_place_moves(ob_server_p sv)
 {
 #define X(NAME, prefix, moves) | (u64)(moves) << 2 * OB_PLACE_##NAME
-	return (0 OB_PLACES(X)) >> 2 * OB_PLACE(sv) & 3;
+	return (0 OB_PLACES(X)) >> 2 * sv->place & 3;
 #undef X
 }
 
@@ -86,7 +86,7 @@ OB_FN u64 ob_place_rests_until(ob_server_p sv OB_ARG)
 
 OB_INLINE u64 ob_place_over(ob_server_p sv)
 {
-	switch (OB_PLACE(sv)) {
+	switch (sv->place) {
 #define X(NAME, prefix, moves) OB_PLACE_ANSWER(NAME, ob_##prefix##_over(sv))
 		OB_PLACES(X)
 #undef X
@@ -96,7 +96,7 @@ OB_INLINE u64 ob_place_over(ob_server_p sv)
 
 OB_INLINE u64 ob_place_waits(ob_server_p sv)
 {
-	switch (OB_PLACE(sv)) {
+	switch (sv->place) {
 #define X(NAME, prefix, moves) OB_PLACE_ANSWER(NAME, ob_##prefix##_waits(sv))
 		OB_PLACES(X)
 #undef X
@@ -116,7 +116,7 @@ OB_FN u64 ob_place_shuts_out(ob_server_p sv OB_ARG, u64 cpus)
 
 OB_INLINE void ob_place_leave(ob_p ob, ob_server_p sv)
 {
-	switch (OB_PLACE(sv)) {
+	switch (sv->place) {
 #define X(NAME, prefix, moves) OB_PLACE_CASE(NAME, ob_##prefix##_leave(ob, sv))
 		OB_PLACES(X)
 #undef X
@@ -125,7 +125,7 @@ OB_INLINE void ob_place_leave(ob_p ob, ob_server_p sv)
 
 OB_INLINE void ob_place_unbegin(ob_server_p sv)
 {
-	switch (OB_PLACE(sv)) {
+	switch (sv->place) {
 #define X(NAME, prefix, moves) OB_PLACE_CASE(NAME, ob_##prefix##_unbegin(sv))
 		OB_PLACES(X)
 #undef X

@@ -37,7 +37,7 @@ OB_INLINE u64 ob_windows_leave_at(ob_server_p sv)
 /* EDF-WMR is woken then while it has a job. */
 OB_INLINE void ob_windows_watch(ob_p ob, ob_server_p sv)
 {
-	if (OB_PLACE(sv) == OB_PLACE_POSTPONED && sv->state)
+	if (sv->place == OB_PLACE_POSTPONED && sv->state)
 		ob_due_set(ob, &sv->due, OB_DUE_WINDOW, ob_max(ob_windows_leave_at(sv), 1));
 }
 
@@ -145,7 +145,7 @@ OB_INLINE void ob_windows_next(ob_p ob, ob_server_p sv, u64 now)
 {
 	u64 end = ob_windows_leave_at(sv);
 
-	if (OB_PLACE(sv) == OB_PLACE_EARLY || end <= now) {
+	if (sv->place == OB_PLACE_EARLY || end <= now) {
 		ob_windows_go(ob, sv, now);
 		return;
 	}
@@ -158,7 +158,7 @@ OB_INLINE void ob_windows_next(ob_p ob, ob_server_p sv, u64 now)
 /* Another leg of the same period is no new budget. */
 OB_INLINE u64 ob_windows_rests_until(ob_server_p sv)
 {
-	if (OB_PLACE(sv) == OB_PLACE_POSTPONED || sv->windows.leg + 1 < sv->windows.legs)
+	if (sv->place == OB_PLACE_POSTPONED || sv->windows.leg + 1 < sv->windows.legs)
 		return 0;
 	return sv->windows.cycle + sv->period;
 }

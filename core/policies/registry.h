@@ -81,7 +81,7 @@ OB_INLINE int ob_policy_enforces(ob_server_p sv)
 {
 #define X(NAME, prefix, name, enforced, isolates, lends, about) \
 	| (u32) !!(enforced) << OB_KIND_##NAME
-	return ob_place_moves(sv) || (0 OB_POLICIES(X)) >> OB_KIND(sv) & 1;
+	return ob_place_moves(sv) || (0 OB_POLICIES(X)) >> sv->kind & 1;
 #undef X
 }
 
@@ -90,7 +90,7 @@ OB_INLINE u32 ob_policy_lends(ob_server_p sv)
 {
 #define X(NAME, prefix, name, enforced, isolates, lends, about) \
 	| (u64)OB_LENDS_##lends << 2 * OB_KIND_##NAME
-	return (0 OB_POLICIES(X)) >> 2 * OB_KIND(sv) & 3;
+	return (0 OB_POLICIES(X)) >> 2 * sv->kind & 3;
 #undef X
 }
 

@@ -167,7 +167,6 @@ fn run(options: &Options) -> Result<ExitCode> {
     let protection = protection();
     let loading = Loading {
         kind: settings.kind(),
-        order: settings.core_order(),
         whole: settings.order.splits == Splits::Never,
         verbose,
         costs,

@@ -23,12 +23,10 @@ struct {
 	__ulong(map_extra, (1ull << 44));
 } arena SEC(".maps");
 
-/* What all reservations have in common, set by the loader: with other policies' code the verifier
- * is not troubled, nor the CPU. */
-const volatile u32 all_kind, all_order;
+/* What all reservations have in common, set by the loader (ob_types.h). */
+const volatile u32 all_kind;
 const volatile bool all_whole;
 #define OB_KIND(sv) all_kind
-#define OB_ORDER(sv) all_order
 #define OB_PLACE(sv) (all_whole ? OB_PLACE_WHOLE : (sv)->place)
 
 #include "shell.h"
