@@ -198,6 +198,25 @@ OB_FN u64 ob_pick_unreserved(ob_p ob OB_ARG, u32 cpu, ob_task_p prev OB_ARG, u64
 	return (u64)t;
 }
 
+/* `c` has picked. Claims are lost to earlier deadlines, to races and to threads that vanish: who
+ * had claimed this CPU, and who waits at all, looks again. */
+OB_FN void ob_pick_others(ob_p ob OB_ARG, ob_cpu_p c OB_ARG)
+{
+	ob_server_p mine = (ob_server_p)ob_tree_first(&c->domain->active, OB_BIT(c->id)), first;
+
+	if (mine)
+		ob_preempt(ob, mine, mine->head ? mine->head->cpu : c->id);
+	first = (ob_server_p)ob_tree_first(&c->domain->active, ob->online);
+	if (first && first != mine)
+		ob_preempt(ob, first, first->head ? first->head->cpu : c->id);
+}
+
+/* Whether best effort, which is there, has its turn on `c` before reservations of key `best`. */
+OB_FN u64 ob_share_is_due(ob_p ob OB_ARG, ob_cpu_p c OB_ARG, u64 best, u64 now)
+{
+	return c->owed ? ob_share_key(c, now) <= best : ob_patience_presses(ob, OB_BIT(c->id));
+}
+
 /*
  * What should `cpu` run now? `prev` is the thread that runs there and wants to go on, or null.
  * Returns the thread to run, which is `prev` if it stays, or 0 for none. A thread other than
@@ -207,10 +226,10 @@ OB_FN u64 ob_pick(ob_p ob OB_ARG, u32 cpu, ob_task_p prev OB_ARG, u64 now)
 {
 	ob_cpu_p c = ob_cpu(ob, cpu);
 	u64 bit = OB_BIT(cpu);
-	ob_server_p cand, first, leads, mine = OB_NULL;
+	ob_server_p cand, leads, mine = OB_NULL;
 	ob_task_p t = OB_NULL;
-	u32 be, due, yields;
-	u64 best;
+	u32 be, due;
+	u64 best, own;
 
 	if (c->server)
 		ob_budget_check(ob, c->server, now);
@@ -231,18 +250,17 @@ OB_FN u64 ob_pick(ob_p ob OB_ARG, u32 cpu, ob_task_p prev OB_ARG, u64 now)
 	cand = (ob->online & bit) ? (ob_server_p)ob_first(ob, c->domain, cpu, now) : OB_NULL;
 	if (!(ob->online & bit))
 		mine = OB_NULL;
-	best =
-	    ob_min(cand ? cand->node.key : OB_KEY_BE, mine ? ob_server_key(mine, now) : OB_KEY_BE);
-	due = be && (c->owed ? ob_share_key(c, now) <= best : ob_patience_presses(ob, bit));
-	if (due != c->share) {
-		ob_emit(ob, now, OB_KC(OB_EV_SHARE, cpu), OB_TS(OB_NONE, OB_NONE), due, 0);
-		c->share = due;
-	}
-	leads = mine && best == ob_server_key(mine, now) ? mine : cand;
-	c->relief = !due && leads && ob_patience_relieves(ob, leads, bit, now);
-	yields = leads && ob_account_equal(leads) && ob_account_yields(ob, leads, prev, bit, now);
-	if (!due && !c->relief && !yields) {
-		if (mine && best == ob_server_key(mine, now)) {
+	own = mine ? ob_server_key(mine, now) : OB_KEY_BE;
+	best = ob_min(cand ? cand->node.key : OB_KEY_BE, own);
+	due = be ? (u32)ob_share_is_due(ob, c, best, now) : 0;
+	if (due != c->share)
+		ob_share_turn(ob, c, due, now);
+	leads = mine && best == own ? mine : cand;
+	/* From here on c->share is what `due` was, and nothing that the verifier knows. */
+	c->relief = !c->share && leads && ob_patience_relieves(ob, leads, bit, now);
+	if (!c->share && !c->relief &&
+	    !(leads && ob_account_equal(leads) && ob_account_yields(ob, leads, prev, bit, now))) {
+		if (mine && best == own) {
 			t = prev;
 			c->key = best;
 			if (mine->members)
@@ -285,14 +303,7 @@ OB_FN u64 ob_pick(ob_p ob OB_ARG, u32 cpu, ob_task_p prev OB_ARG, u64 now)
 	if (t == prev)
 		ob_arm(ob, c);
 	ob_fair_spread(ob);
-	/* Claims are lost to earlier deadlines, to races and to threads that vanish: who had
-	 * claimed this CPU, and who waits at all, looks again. */
-	cand = (ob_server_p)ob_tree_first(&c->domain->active, bit);
-	if (cand)
-		ob_preempt(ob, cand, cand->head ? cand->head->cpu : cpu);
-	first = (ob_server_p)ob_tree_first(&c->domain->active, ob->online);
-	if (first && first != cand)
-		ob_preempt(ob, first, first->head ? first->head->cpu : cpu);
+	ob_pick_others(ob, c);
 	return (u64)t;
 }
 

@@ -208,7 +208,7 @@ OB_FN void ob_fair_wake(ob_p ob OB_ARG, ob_task_p t OB_ARG, u64 now)
 			ob->kick |= OB_BIT(other->id);
 			return;
 		}
-		cpus &= cpus - 1;
+		cpus = (cpus & (cpus - 1)) + OB_ZERO;
 	}
 	if (has && !has->server && ob_fair_recheck(c, has, t) < c->timer) {
 		c->timer =

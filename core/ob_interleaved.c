@@ -50,9 +50,9 @@ u32 onbeat_step_begin_alone(ob_p ob, u32 cpu, ob_task_p t, u64 now)
 		ob_fair_has(ob_cpu(ob, cpu), t, now);
 	return ob_begin_alone(ob, ob_cpu(ob, cpu), t, round);
 }
-void onbeat_step_begin(ob_p ob, ob_server_p pool, u64 count, u32 cpu, ob_task_p t, u64 now)
+void onbeat_step_begin(ob_p ob, u32 cpu, ob_task_p t, u64 now)
 {
-	ob_begin(ob, (struct ob_pool){pool, count}, cpu, t, now);
+	ob_begin(ob, cpu, t, now);
 }
 void onbeat_step_charge(ob_task_p t, u64 ran)
 {

@@ -108,7 +108,7 @@ OB_FN void ob_patience_lost(ob_p ob OB_ARG, ob_server_p sv OB_ARG, u64 now)
 /* Without a share of best effort it is at the expense of all. */
 OB_INLINE int ob_patience_presses(ob_p ob, u64 cpus)
 {
-	return !ob->share_quantum && ob_tree_first(&ob->impatient, cpus);
+	return !ob->share_quantum && !!ob_tree_first(&ob->impatient, cpus);
 }
 
 /* A server that has lost its patience, and has waited for longer than all best effort has. */
@@ -123,12 +123,17 @@ OB_INLINE ob_server_p ob_patience_first(ob_p ob, u64 cpus, u64 now)
 	return t && ~t->node.over < n->key ? OB_NULL : OB_SERVER_OF_WAIT(n);
 }
 
+/* Whether somebody has lost its patience who waits for one of `cpus`. */
+OB_FN u64 ob_patience_is_lost(ob_p ob OB_ARG, u64 cpus, u64 now)
+{
+	return ob_fair_impatient(ob, cpus, now) || ob_tree_first(&ob->impatient, cpus);
+}
+
 /* Whether who has lost its patience takes the place of `sv`, which has nothing left but slack:
  * there it is nobody's better. */
 OB_INLINE int ob_patience_relieves(ob_p ob, ob_server_p sv, u64 cpus, u64 now)
 {
-	return sv->spent && !sv->urgent &&
-	       (ob_fair_impatient(ob, cpus, now) || ob_tree_first(&ob->impatient, cpus));
+	return sv->spent && !sv->urgent && ob_patience_is_lost(ob, cpus, now);
 }
 
 #endif

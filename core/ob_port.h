@@ -4,7 +4,9 @@
  *
  * In BPF all of the core's memory lies in an arena. Its pointers carry an address space of their
  * own (OB_ARENA) that the compiler turns into the verifier's casts. Loops are guarded by
- * `can_loop` and start from a volatile zero: a constant would make the verifier unroll them.
+ * `can_loop` and start from a volatile zero: a constant would make the verifier unroll them. What
+ * it knows about a variable that changes in each turn it forgets where that zero is added, and so
+ * goes through the loop's body less often.
  *
  * OB_FN functions are global there: the verifier looks at each once, for any arguments, and not
  * again for every call and state (which took a million instructions and 20 s of an emulated CPU).

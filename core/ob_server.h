@@ -351,8 +351,8 @@ OB_FN void ob_server_requeue(ob_p ob OB_ARG, ob_server_p sv OB_ARG)
 /* The CPU among `cpus` that runs what matters least, `prefer` first among equals. */
 OB_FN u32 ob_victim(ob_p ob OB_ARG, u64 cpus, u32 prefer)
 {
-	u64 worst = 0;
-	u32 best = OB_MAX_CPUS, i;
+	u64 worst = OB_ZERO;
+	u32 best = (u32)OB_ZERO + OB_MAX_CPUS, i;
 
 	if (cpus & OB_BIT(prefer)) {
 		best = prefer;
@@ -367,7 +367,7 @@ OB_FN u32 ob_victim(ob_p ob OB_ARG, u64 cpus, u32 prefer)
 			continue;
 		key = ob_cpu(ob, i)->key;
 		if (best == OB_MAX_CPUS || key > worst) {
-			best = i;
+			best = i + (u32)OB_ZERO;
 			worst = key;
 		}
 	}

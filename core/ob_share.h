@@ -91,22 +91,33 @@ OB_INLINE int ob_share_calls(ob_p ob, ob_cpu_p c, u64 now)
 /* From taking one best-effort thread out of the queue to putting another in, ns. */
 #define OB_SHARE_GRACE 50000ULL
 
-/* Best-effort work has come to `cpus`, for which none waited. A quantum that nobody wanted is no
- * debt of the last moment: by the rule of a constant bandwidth server it is due a period from now,
- * if what is left until its deadline would give it more than its share. */
+/* Best-effort work has come to `c`, for which none waited. A quantum that nobody wanted is no debt
+ * of the last moment: by the rule of a constant bandwidth server it is due a period from now, if
+ * what is left until its deadline would give it more than its share. */
+OB_FN void ob_share_arrive_at(ob_p ob OB_ARG, ob_cpu_p c OB_ARG, u64 now)
+{
+	u64 left = c->due > now ? c->due - now : 0;
+
+	/* One may just be making room for the other. */
+	if (!c->share && now > c->wanted + OB_SHARE_GRACE &&
+	    c->owed * 1000 > left * ob->share_permille)
+		c->due = now + ob->share_period;
+}
+
+/* The same of all of `cpus`. */
 OB_FN void ob_share_arrive(ob_p ob OB_ARG, u64 cpus, u64 now)
 {
 	cpus &= ob->share_ready;
 	while (cpus && OB_LOOP) {
-		ob_cpu_p c = &ob->cpu[ob_lowest(cpus) & (OB_MAX_CPUS - 1)];
-		u64 left = c->due > now ? c->due - now : 0;
-
-		/* One may just be making room for the other. */
-		if (!c->share && now > c->wanted + OB_SHARE_GRACE &&
-		    c->owed * 1000 > left * ob->share_permille)
-			c->due = now + ob->share_period;
+		ob_share_arrive_at(ob, &ob->cpu[ob_lowest(cpus) & (OB_MAX_CPUS - 1)], now);
 		cpus &= cpus - 1;
 	}
+}
+
+/* The same, for a loop. */
+OB_FN u64 ob_share_calls_for(ob_p ob OB_ARG, ob_cpu_p c OB_ARG, u64 now)
+{
+	return ob_share_calls(ob, c, now);
 }
 
 /* Best-effort work has come that may run on `cpus`: one that owes it time now picks again. Whether
@@ -117,7 +128,7 @@ OB_FN u64 ob_share_claim(ob_p ob OB_ARG, u64 cpus, u64 now)
 	while (cpus && OB_LOOP) {
 		ob_cpu_p c = &ob->cpu[ob_lowest(cpus) & (OB_MAX_CPUS - 1)];
 
-		if (ob_share_calls(ob, c, now)) {
+		if (ob_share_calls_for(ob, c, now)) {
 			ob->kick |= OB_BIT(c->id);
 			return 1;
 		}
@@ -149,6 +160,13 @@ OB_INLINE void ob_share_clear(ob_p ob, ob_cpu_p c, u64 now)
 		return;
 	c->share = 0;
 	ob_emit(ob, now, OB_KC(OB_EV_SHARE, c->id), OB_TS(OB_NONE, OB_NONE), 0, 0);
+}
+
+/* Best effort's turn on `c` begins, or ends. */
+OB_FN void ob_share_turn(ob_p ob OB_ARG, ob_cpu_p c OB_ARG, u32 begins, u64 now)
+{
+	ob_emit(ob, now, OB_KC(OB_EV_SHARE, c->id), OB_TS(OB_NONE, OB_NONE), begins, 0);
+	c->share = (u8)begins;
 }
 
 /* Whether best effort's quantum begins to call for `c`, or is served; another has a later deadline.

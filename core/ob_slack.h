@@ -50,7 +50,7 @@ OB_INLINE void ob_pledges_forget(ob_domain_p d, u64 now)
 
 /* What `sv` has pledged by its deadline, `left` ns from now. One that sleeps has what it would keep
  * when it wakes: with more a new pair begins (ob_whole_take_up). */
-OB_INLINE s64 ob_pledged(ob_server_p sv, u64 left, u64 now)
+OB_FN s64 ob_pledged(ob_server_p sv OB_ARG, u64 left, u64 now)
 {
 	s64 e = sv->e, most = (s64)(sv->share * left >> OB_SHARE_BITS);
 
@@ -106,7 +106,8 @@ OB_INLINE u64 ob_slack_lasts(ob_p ob, u64 each)
 /* Sums up what must be served by `left` ns from now of the servers from `n` to `past`, which are
  * due then or later: each has one CPU at a time, less best effort's share of that. On one CPU the
  * gap at their own deadlines says as much. */
-OB_INLINE void ob_slack_force(ob_p ob, ob_domain_p d, ob_node_p n, u64 left, u64 now)
+OB_FN void ob_slack_force(ob_p ob OB_ARG, ob_domain_p d OB_ARG, ob_node_p n OB_ARG, u64 left,
+			  u64 now)
 {
 	u64 gives = 1000 - ob->share_permille;
 
@@ -127,7 +128,7 @@ OB_INLINE void ob_slack_force(ob_p ob, ob_domain_p d, ob_node_p n, u64 left, u64
 }
 
 /* Of the servers due later than `left` ns from now, the budgets of those that may count by then. */
-OB_INLINE void ob_slack_near(ob_p ob, ob_domain_p d, u64 left, u64 now)
+OB_FN void ob_slack_near(ob_p ob OB_ARG, ob_domain_p d OB_ARG, u64 left, u64 now)
 {
 	u64 far = d->largest * 1000 / (1000 - ob->share_permille);
 	ob_node_p n = d->sum.past;

@@ -325,6 +325,36 @@ OB_FN void ob_settle(ob_p ob OB_ARG, ob_task_p t OB_ARG, u64 now)
 	t->turn = OB_ROTATE;
 }
 
+/* `t`, of best effort, wants to run: it `woke`, or was interrupted. */
+OB_INLINE void ob_ready_other(ob_p ob, ob_task_p t, u32 woke, u64 now)
+{
+	u64 cpus = ob->best_effort.root ? ob->best_effort.root->sub_mask : 0;
+
+	if (ob->share_ready)
+		ob_share_arrive(ob, t->cpus & ~cpus, now);
+	ob_fair_enqueue(ob, t, woke, now);
+	if (!(t->cpus & ob->online))
+		ob->kick |= ob->online & -ob->online;
+	cpus = t->cpus & ob->idle;
+	if (cpus) {
+		cpus = (cpus & OB_BIT(t->cpu)) ? OB_BIT(t->cpu) : cpus & -cpus;
+		ob_idle_clear(ob, cpus);
+		ob->kick |= cpus;
+		return;
+	}
+	if (ob->share_ready && ob_share_claim(ob, t->cpus, now))
+		return;
+	if (woke)
+		ob_fair_wake(ob, t, now);
+}
+
+/* `t`, of best effort, has woken, and went round the core. */
+OB_FN void ob_wake_other(ob_p ob OB_ARG, ob_task_p t OB_ARG, u64 now)
+{
+	t->awake = 1;
+	ob_ready_other(ob, t, 1, now);
+}
+
 /*
  * Thread `t` wants to run: it woke, or was interrupted; then it goes before its siblings, unless
  * its turn is over. Idempotent.
@@ -345,24 +375,7 @@ OB_FN void ob_ready(ob_p ob OB_ARG, ob_task_p t OB_ARG, u64 now)
 	if (!at_head)
 		t->turn = 0;
 	if (!sv) {
-		u64 cpus = ob->best_effort.root ? ob->best_effort.root->sub_mask : 0;
-
-		if (ob->share_ready)
-			ob_share_arrive(ob, t->cpus & ~cpus, now);
-		ob_fair_enqueue(ob, t, woke, now);
-		if (!(t->cpus & ob->online))
-			ob->kick |= ob->online & -ob->online;
-		cpus = t->cpus & ob->idle;
-		if (cpus) {
-			cpus = (cpus & OB_BIT(t->cpu)) ? OB_BIT(t->cpu) : cpus & -cpus;
-			ob_idle_clear(ob, cpus);
-			ob->kick |= cpus;
-			return;
-		}
-		if (ob->share_ready && ob_share_claim(ob, t->cpus, now))
-			return;
-		if (woke)
-			ob_fair_wake(ob, t, now);
+		ob_ready_other(ob, t, woke, now);
 		return;
 	}
 	if (woke && !sv->awake++)

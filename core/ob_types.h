@@ -95,6 +95,7 @@ struct ob_task {
 	u64 payload;
 	u64 want;
 	u64 ran;
+	struct ob_task OB_ARENA *leaver; /* the next that has left the shell's class */
 	u32 tid;
 	u32 cpu;     /* where it runs or last ran */
 	u32 running; /* or is just being dealt with without the lock (ob_unlocked.h) */
@@ -105,6 +106,12 @@ struct ob_task {
 	u8 away;     /* best effort for a turn; its reservation (home) counts it as awake */
 	u8 told;     /* a thread has woken it, not an interrupt */
 	u8 notable;  /* counted in ob->notable */
+	/* The shell's: its program has completed the job, which the next pick is to be told; it has
+	 * left the class, stands in the list of those that have, and is no more. */
+	u8 completes;
+	u8 leaves;
+	u8 listed;
+	u8 gone;
 };
 
 /* Where a split reservation has which part of its budget (place/windows.h). */
@@ -423,6 +430,14 @@ OB_INLINE void ob_emit(ob_p ob, u64 now, u64 kind_cpu, u64 task_server, u64 a, u
 	ob->args[1] = b;
 	ob_write(ob, now, kind_cpu, task_server);
 }
+
+/* Whose hook is called for `sv`. A shell whose reservations all have the same may say which: then
+ * the kernel's verifier leaves out those of others. (Elsewhere it is not worth it: each piece that
+ * is left out makes the kernel move all of the program that follows.) */
+#ifndef OB_KIND
+#define OB_KIND(sv) ((sv)->kind)
+#define OB_PLACE(sv) ((sv)->place)
+#endif
 
 #define OB_NONE 0xFFFFFFFFULL
 #define OB_KC(kind, cpu) (((u64)(kind) << 32) | (u32)(cpu))

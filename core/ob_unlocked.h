@@ -25,9 +25,10 @@
  *   a CPU:   running = 1 (ob_claim); want, server or away? if none, its words; running = 0
  *   ob_ask:  want = the reservation; running or picked? if none, its words; want = 0
  *
- * One of them at least sees the other. If the CPU does, it takes the lock and joins. If ob_ask
- * does, it leaves `want` to the thread's next switch. Each lets go last, so that who sees that sees
- * all it has written (OB_PUBLISH); the CPU looks at `want` before `server`.
+ * One of them at least sees the other. If the CPU does, it takes the lock and picks again, and the
+ * thread joins when it is enqueued. If ob_ask does, it leaves `want` to the thread's next switch.
+ * Each lets go last, so that who sees that sees all it has written (OB_PUBLISH); the CPU looks at
+ * `want` before `server`.
  */
 #ifndef OB_UNLOCKED_H
 #define OB_UNLOCKED_H
@@ -123,22 +124,31 @@ OB_INLINE int ob_begin_alone(ob_p ob, ob_cpu_p c, ob_task_p t, int round)
 	return root && (root->sub_mask & OB_BIT(c->id));
 }
 
-/* The same under the lock, for any thread. */
-OB_INLINE void ob_begin(ob_p ob, struct ob_pool pool, u32 cpu, ob_task_p t, u64 now)
+/* `t`, which begins to run on `c`, is to join or leave a reservation, or was asleep when it did: it
+ * goes to the queue again, where that is seen to. Until then, a moment, nobody counts what it
+ * uses. */
+OB_INLINE void ob_begin_again(ob_p ob, ob_cpu_p c, ob_task_p t)
 {
-	u64 joins = t->want;
+	if (!t->want)
+		t->want = ob_name(t->server ? t->server : t->home);
+	t->picked = 0;
+	t->cpu = c->id;
+	ob_idle_clear(ob, OB_BIT(c->id));
+	ob->kick |= OB_BIT(c->id);
+}
 
-	if (joins)
-		ob_join(ob, pool, t, now);
+/* The same under the lock, for any thread. */
+OB_INLINE void ob_begin(ob_p ob, u32 cpu, ob_task_p t, u64 now)
+{
+	if (t->want || (!t->awake && (t->server || t->home))) {
+		ob_begin_again(ob, ob_cpu(ob, cpu), t);
+		return;
+	}
 	if (!t->awake)
-		ob_ready(ob, t, now);
+		ob_wake_other(ob, t, now);
 	ob_unqueue(ob, t);
 	ob_run(ob, cpu, t, now);
-	if (!t->server)
-		return;
-	if (joins)
-		ob_server_requeue(ob, t->server);
-	else
+	if (t->server)
 		ob_run_check(ob, ob_cpu(ob, cpu), now);
 }
 

@@ -25,7 +25,7 @@ use onbeat_kernel::service::{Service, Socket};
 use onbeat_kernel::settings::Settings;
 use onbeat_kernel::stats::{self, Metrics};
 use onbeat_kernel::system::{Proc, System, Watch};
-use onbeat_model::policy::{DEFAULT_SHARE, Policy, Sets};
+use onbeat_model::policy::{DEFAULT_SHARE, Policy, Sets, Splits};
 use onbeat_model::protocol::{Request, Response};
 use onbeat_model::units::{Fraction, format_percent, parse_duration, parse_percent};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -165,7 +165,14 @@ fn run(options: &Options) -> Result<ExitCode> {
     // Before the kernel adds its servers to what SCHED_DEADLINE has admitted: with the values that a
     // killed service has left they may not fit.
     let protection = protection();
-    let scheduler = Scheduler::start(&layout, Loading { verbose, costs, watchdog }, &mut object)?;
+    let loading = Loading {
+        kind: settings.kind(),
+        whole: settings.order.splits == Splits::Never,
+        verbose,
+        costs,
+        watchdog,
+    };
+    let scheduler = Scheduler::start(&layout, loading, &mut object)?;
     drop(raised);
     log::say(format_args!(
         "{} on CPUs {} of Linux {}; requests at {}",

@@ -78,6 +78,10 @@ pub struct Limit {
 /// How it is loaded.
 #[derive(Clone, Copy, Debug)]
 pub struct Loading {
+    /// Server policy of all reservations, index into the core's registry.
+    pub kind: u32,
+    /// None is ever split over several CPUs.
+    pub whole: bool,
     /// Tells what the verifier says.
     pub verbose: bool,
     /// Keeps account of what it costs.
@@ -93,7 +97,7 @@ impl<'a> Scheduler<'a> {
     /// The kernel lacks something, another scheduler runs, or privileges are missing.
     pub fn start(
         layout: &Layout,
-        Loading { verbose, costs, watchdog }: Loading,
+        Loading { kind, whole, verbose, costs, watchdog }: Loading,
         object: &'a mut MaybeUninit<OpenObject>,
     ) -> Result<Scheduler<'a>> {
         scx_utils::try_set_rlimit_infinity();
@@ -107,6 +111,8 @@ impl<'a> Scheduler<'a> {
         let rt = kernel_is_rt();
         let rodata = skel.maps.rodata_data.as_mut().context("rodata of the scheduler")?;
         rodata.use_timers = !rt;
+        rodata.all_kind = kind;
+        rodata.all_whole = whole;
         rodata.tracing = layout.ring > 0;
         rodata.measuring = costs;
         rodata.weights = std::array::from_fn(|i| weight(i as i32 - 20));
@@ -137,6 +143,7 @@ impl<'a> Scheduler<'a> {
         let arena = unsafe { Arena::init(base.cast(), layout)? };
         skel.maps.bss_data.as_mut().context("bss of the scheduler")?.shell =
             arena.address() as *mut _;
+        ask(&mut skel, shell::SHELL_START, |_| ())?;
         let clocks = if rt { attach_clocks(&mut skel, layout.online)? } else { Vec::new() };
         let account = costs.then(Account::open).transpose()?;
         let link = Some(scx_ops_attach!(skel, onbeat_ops)?);
@@ -262,10 +269,7 @@ impl<'a> Scheduler<'a> {
         kind: shell::shell_kind,
         fill: impl FnOnce(&mut shell::shell_request),
     ) -> Result<shell::shell_request> {
-        let mut request = shell::shell_request { kind, ..Default::default() };
-        fill(&mut request);
-        call(&mut self.skel.progs.request, &mut request)?;
-        Ok(request)
+        ask(&mut self.skel, kind, fill)
     }
 }
 
@@ -275,6 +279,18 @@ const IDLE: i32 = 26;
 /// What a thread of this niceness has beside others: each step is a factor of 1.25, as in the kernel's own scheduler.
 fn weight(nice: i32) -> u32 {
     (f64::from(onbeat_core::ffi::OB_WEIGHT) * 1.25_f64.powi(-nice)).round() as u32
+}
+
+/// Asks the kernel side for what `kind` says and `fill` describes; returns that with the answer.
+fn ask(
+    skel: &mut BpfSkel<'_>,
+    kind: shell::shell_kind,
+    fill: impl FnOnce(&mut shell::shell_request),
+) -> Result<shell::shell_request> {
+    let mut request = shell::shell_request { kind, ..Default::default() };
+    fill(&mut request);
+    call(&mut skel.progs.request, &mut request)?;
+    Ok(request)
 }
 
 /// Runs a system-call program with `arg` as context, which it also answers in.

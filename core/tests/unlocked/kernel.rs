@@ -197,9 +197,7 @@ impl World {
             self.kernel.borrow_mut().kicked |= u64::from(kick) << cpu;
         } else {
             // SAFETY: as above.
-            self.call(|ob| unsafe {
-                core::onbeat_step_begin(ob, self.pool(), 1, cpu as u32, task, NOW)
-            });
+            self.call(|ob| unsafe { core::onbeat_step_begin(ob, cpu as u32, task, NOW) });
         }
         alone_ends();
     }

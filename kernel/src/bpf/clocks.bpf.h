@@ -46,6 +46,9 @@ void BPF_STRUCT_OPS(onbeat_tick, struct task_struct *p)
 
 	USE_ARENA();
 	wake_leaving(cpu);
+	/* The timer for it could not be set. */
+	if (use_timers && (shell->gone || shell->leavers))
+		alarm_set(bpf_ktime_get_ns());
 	due = ob_min(c->curr || c->other ? c->timer : OB_NEVER, shell->ob.alarm_at);
 	if ((t && OB_READ(t->want) && !is_bound(p)) || is_passed_over(cpu) ||
 	    (due != OB_NEVER && due <= bpf_ktime_get_ns()))
@@ -61,11 +64,15 @@ static int timer_fired(void *map, u32 *slot, struct timer_slot *ts)
 	at = shell->armed[cpu & (TIMER_SLOTS - 1)];
 	/* What others set from here on stays. */
 	OB_SWAP(shell->armed[cpu & (TIMER_SLOTS - 1)], OB_NEVER);
-	if (cpu >= ALARM_SLOT(0))
+	if (cpu >= ALARM_SLOT(0)) {
 		OB_SWAP(shell->alarm, OB_NEVER);
+		if (shell->gone)
+			cpus_gone(now);
+	}
 	LOCKED(fx)
 	{
 		if (cpu >= ALARM_SLOT(0)) {
+			leavers_settle(now);
 			ob_alarm(&shell->ob, now);
 		} else {
 			if (shell->ob.cpu[cpu & 63].timer <= now) {
@@ -104,7 +111,7 @@ int clock_event(struct bpf_perf_event_data *ctx)
 	c = &shell->ob.cpu[cpu & 63];
 	/* For best effort among itself such a look is too dear. */
 	if ((c->timer <= now && (c->server || c->share || ob_fair_crowded(&shell->ob))) ||
-	    shell->ob.alarm_at <= now)
+	    shell->ob.alarm_at <= now || shell->gone)
 		scx_bpf_kick_cpu(cpu, SCX_KICK_PREEMPT);
 	return 0;
 }

@@ -118,27 +118,26 @@ OB_FN void timer_set(u32 slot, u64 at)
 	bpf_local_irq_restore(&flags);
 }
 
-/* The same for a timer that this CPU alone starts, and so in turn. */
-static __always_inline void timer_set_own(u32 slot, u64 at)
+/*
+ * Somebody is to call ob_alarm at `at`: this CPU, by a timer that nobody else starts, and so in
+ * turn, unless one has taken on to do so sooner. One timer for all would not do: an order that was
+ * noted with interrupts off is carried out when they are on again, by when another CPU may have set
+ * a sooner time, which it would undo.
+ */
+OB_FN void alarm_lower(u64 at)
 {
+	u32 slot = ALARM_SLOT(bpf_get_smp_processor_id() & (OB_MAX_CPUS - 1));
 	u64 __arena *armed = &shell->armed[slot & (TIMER_SLOTS - 1)];
 
-	if (lower(armed, at))
+	if (lower(&shell->alarm, at) && lower(armed, at))
 		timer_start(slot, armed, at);
 }
 
-/*
- * Somebody is to call ob_alarm at `at`: this CPU, by a timer that nobody else starts, unless one
- * has taken on to do so sooner. One timer for all would not do: an order that was noted with
- * interrupts off is carried out when they are on again, by when another CPU may have set a sooner
- * time, which it would undo.
- */
+/* The same; most often it is set. */
 static __always_inline void alarm_set(u64 at)
 {
-	u32 cpu = bpf_get_smp_processor_id() & (OB_MAX_CPUS - 1);
-
-	if (lower(&shell->alarm, at))
-		timer_set_own(ALARM_SLOT(cpu), at);
+	if (at < OB_READ(shell->alarm))
+		alarm_lower(at);
 }
 
 OB_FN void effects_kick(u64 kick)

@@ -35,26 +35,35 @@ void BPF_STRUCT_OPS(onbeat_enable, struct task_struct *p)
 
 	USE_ARENA();
 	scx_bpf_task_set_dsq_vtime(p, (u64)t);
-	if (t)
-		t->weight = weight_of(p);
+	if (!t)
+		return;
+	t->weight = weight_of(p);
+	t->leaves = 0;
 }
 
-/* The thread leaves this class, for a real-time one perhaps: its job is done for us. */
+/* The thread leaves this class. One that ends sleeps by now; one that goes to a real-time class
+ * has a job that is done for us. The timer, or PREEMPT_RT's next pick, sees to that: with this,
+ * too, the verifier would go through most of the core. */
 void BPF_STRUCT_OPS(onbeat_disable, struct task_struct *p)
 {
 	ob_task_p t = task_stored(p);
-	u64 now;
 
 	USE_ARENA();
 	if (!t)
 		return;
-	now = bpf_ktime_get_ns();
 	LOCKED(fx)
 	{
-		if (shell->ob.cpu[t->cpu & 63].curr == t)
-			ob_stop(&shell->ob, t->cpu, OB_STOP_SLEPT, now);
-		ob_sleep(&shell->ob, t, now);
-		t->running = 0;
+		if (t->awake || shell->ob.cpu[t->cpu & 63].curr == t) {
+			t->leaves = 1;
+			if (!t->listed) {
+				t->listed = 1;
+				t->leaver = shell->leavers;
+				shell->leavers = t;
+			}
+			shell->ob.alarm_at = 0;
+		} else {
+			t->running = 0;
+		}
 		UNLOCK(fx);
 		effects_apply(&fx);
 	}
@@ -130,11 +139,12 @@ void BPF_STRUCT_OPS(onbeat_exit_task, struct task_struct *p, struct scx_exit_tas
 	th->core = 0;
 	LOCKED(fx)
 	{
-		ob_forget(&shell->ob, t);
 		/* `request` may have found it just before. */
 		t->payload = 0;
-		t->next = shell->free;
-		shell->free = t;
+		if (t->listed)
+			t->gone = 1;
+		else
+			slot_free(t);
 		UNLOCK(fx);
 		effects_apply(&fx);
 	}
@@ -143,13 +153,18 @@ void BPF_STRUCT_OPS(onbeat_exit_task, struct task_struct *p, struct scx_exit_tas
 void BPF_STRUCT_OPS(onbeat_cpu_online, s32 cpu)
 {
 	USE_ARENA();
+	__sync_fetch_and_and(&shell->gone, ~OB_BIT(cpu));
 	cpu_change(cpu, 1, bpf_ktime_get_ns());
 }
 
+/* The timer, or PREEMPT_RT's clock, is to tell the core: with this, too, the verifier would go
+ * through most of it. */
 void BPF_STRUCT_OPS(onbeat_cpu_offline, s32 cpu)
 {
 	USE_ARENA();
-	cpu_gone(cpu, bpf_ktime_get_ns());
+	__sync_fetch_and_or(&shell->gone, OB_BIT(cpu));
+	if (use_timers)
+		alarm_set(bpf_ktime_get_ns());
 }
 
 /* For the kernel's report of an error: what the core thinks of a thread. */

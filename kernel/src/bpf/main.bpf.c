@@ -23,6 +23,12 @@ struct {
 	__ulong(map_extra, (1ull << 44));
 } arena SEC(".maps");
 
+/* What all reservations have in common, set by the loader (ob_types.h). */
+const volatile u32 all_kind;
+const volatile bool all_whole;
+#define OB_KIND(sv) all_kind
+#define OB_PLACE(sv) (all_whole ? OB_PLACE_WHOLE : (sv)->place)
+
 #include "shell.h"
 #include "ob_setup.h"
 #include "ob_unlocked.h"
@@ -95,27 +101,6 @@ static __always_inline struct ob_pool reservations(void)
 #include "lifecycle.bpf.h"
 #include "requests.bpf.h"
 
-s32 BPF_STRUCT_OPS_SLEEPABLE(onbeat_init)
-{
-	u32 i;
-
-	USE_ARENA();
-	if (!use_timers)
-		return 0;
-	for (i = OB_ZERO; i < TIMER_SLOTS && can_loop; i++) {
-		u32 key = i;
-		struct timer_slot *ts = bpf_map_lookup_elem(&timers, &key);
-
-		if (!ts)
-			return -ENOENT;
-		if (i % OB_MAX_CPUS >= shell->ob.nr_cpus)
-			continue;
-		bpf_timer_init(&ts->timer, &timers, CLOCK_MONOTONIC);
-		bpf_timer_set_callback(&ts->timer, timer_fired);
-	}
-	return 0;
-}
-
 void BPF_STRUCT_OPS(onbeat_exit, struct scx_exit_info *ei)
 {
 	UEI_RECORD(uei, ei);
@@ -130,7 +115,7 @@ SCX_OPS_DEFINE(onbeat_ops, .select_cpu = (void *)onbeat_select_cpu,
 	       .disable = (void *)onbeat_disable, .init_task = (void *)onbeat_init_task,
 	       .exit_task = (void *)onbeat_exit_task, .cpu_online = (void *)onbeat_cpu_online,
 	       .cpu_offline = (void *)onbeat_cpu_offline, .dump_task = (void *)onbeat_dump_task,
-	       .init = (void *)onbeat_init, .exit = (void *)onbeat_exit,
+	       .exit = (void *)onbeat_exit,
 	       .flags = SCX_OPS_ENQ_LAST | SCX_OPS_ENQ_EXITING | SCX_OPS_ENQ_MIGRATION_DISABLED |
 			SCX_OPS_ALLOW_QUEUED_WAKEUP | SCX_OPS_TID_TO_TASK,
 	       .name = "onbeat");

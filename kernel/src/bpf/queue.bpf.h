@@ -78,7 +78,6 @@ void BPF_STRUCT_OPS(onbeat_enqueue, struct task_struct *p, u64 enq_flags)
 {
 	ob_task_p t = task_of(p);
 	u64 now, cpus;
-	bool dying;
 
 	USE_ARENA();
 	/* Kernel threads of one CPU serve interrupts and the like: at once, but after each other.
@@ -103,13 +102,19 @@ void BPF_STRUCT_OPS(onbeat_enqueue, struct task_struct *p, u64 enq_flags)
 	}
 	now = bpf_ktime_get_ns();
 	cpus = cpus_of(p);
-	dying = p->signal->flags & SIGNAL_GROUP_EXIT;
 	LOCKED(fx)
 	{
-		/* Who has been killed only has to end: of a budget that is used up it would wait
-		 * for turns. */
-		if (dying && (t->server || t->home))
-			t->want = OB_NEVER;
+		if (t->server || t->home) {
+			/* Who has been killed only has to end: of a budget that is used up it would
+			 * wait for turns. */
+			if (p->signal->flags & SIGNAL_GROUP_EXIT)
+				t->want = OB_NEVER;
+			/* A thread of another class has come between. */
+			if (t->completes) {
+				t->completes = 0;
+				ob_mark(&shell->ob, t, now);
+			}
+		}
 		ob_enqueue(&shell->ob, reservations(), t, cpus, now);
 		UNLOCK(fx);
 		effects_apply(&fx);
@@ -148,17 +153,18 @@ static __always_inline void settle_clock(s32 cpu)
 /*
  * Between a CPU's leaving cpu_active_mask and ops.cpu_offline the kernel waits for a grace period.
  * What is dispatched to the CPU meanwhile from another's run queue lands in the global queue, which
- * a busy machine does not look at.
+ * a busy machine does not look at. The mask itself is not in the kernel's type information: to find
+ * it the loader would read all of the kernel's symbols, which takes longer than all else but the
+ * verifier. So where the CPU stands on its way is looked at, by which it is in the mask or not.
  */
-extern const void __cpu_active_mask __ksym;
+extern const struct cpuhp_cpu_state cpuhp_state __ksym;
 
 static __always_inline bool is_leaving(s32 cpu)
 {
-	u64 active = 0;
+	const struct cpuhp_cpu_state *on_its_way = bpf_per_cpu_ptr(&cpuhp_state, cpu);
 
-	if (bpf_probe_read_kernel(&active, sizeof(active), &__cpu_active_mask))
-		return false;
-	return !(active & OB_BIT(cpu));
+	return on_its_way &&
+	       on_its_way->state < bpf_core_enum_value(enum cpuhp_state, CPUHP_AP_ACTIVE);
 }
 
 static __always_inline void cpu_change(s32 cpu, u32 on, u64 now)
@@ -189,6 +195,20 @@ OB_FN void cpu_gone(s32 cpu, u64 now)
 			UNLOCK(fx);
 			effects_apply(&fx);
 		}
+	}
+}
+
+/* The core learns of those that ops.cpu_offline was told of. */
+OB_FN void cpus_gone(u64 now)
+{
+	u64 gone = shell->gone;
+
+	while (gone && can_loop) {
+		u32 cpu = ob_lowest(gone);
+
+		gone &= gone - 1;
+		__sync_fetch_and_and(&shell->gone, ~OB_BIT(cpu));
+		cpu_gone(cpu, now);
 	}
 }
 
@@ -240,6 +260,52 @@ OB_FN void rescue(u64 now)
 	}
 }
 
+/* `t` is no more. */
+static __always_inline void slot_free(ob_task_p t)
+{
+	ob_forget(&shell->ob, t);
+	t->next = shell->free;
+	shell->free = t;
+}
+
+/* `t` has left this class, if it has not come back meanwhile: its job is done for us. */
+OB_FN void leaver_settle(ob_task_p t OB_ARG, u64 now)
+{
+	t->listed = 0;
+	if (t->leaves) {
+		t->leaves = 0;
+		if (shell->ob.cpu[t->cpu & 63].curr == t)
+			ob_stop(&shell->ob, t->cpu, OB_STOP_SLEPT, now);
+		ob_sleep(&shell->ob, t, now);
+		OB_PUBLISH(t->running, 0U);
+	}
+	if (t->gone)
+		slot_free(t);
+}
+
+/* Under the lock: sees to those that have left this class. */
+OB_FN void leavers_settle(u64 now)
+{
+	while (shell->leavers && can_loop) {
+		ob_task_p t = shell->leavers;
+
+		shell->leavers = t->leaver;
+		leaver_settle(t, now);
+	}
+}
+
+/* The program of `t` has completed a job. */
+OB_FN void complete(ob_task_p t OB_ARG, u64 now)
+{
+	LOCKED(fx)
+	{
+		t->completes = 0;
+		ob_mark(&shell->ob, t, now);
+		UNLOCK(fx);
+		effects_apply(&fx);
+	}
+}
+
 /* What `cpu` is to run, where `pt`, or nobody, could go on: a thread of the core's, its `found`
  * then says how the kernel knows it. Global, for the verifier would follow each way through it into
  * all that comes after. */
@@ -249,6 +315,8 @@ OB_FN u64 dispatch_pick(u32 cpu, ob_task_p pt OB_ARG, u64 now)
 
 	LOCKED(fx)
 	{
+		if (!use_timers && shell->leavers)
+			leavers_settle(now);
 		t = ob_next(&shell->ob, cpu, pt, now);
 		if (t) {
 			shell->found[cpu & 63].tid = t->payload;
@@ -270,12 +338,18 @@ void BPF_STRUCT_OPS(onbeat_dispatch, s32 cpu, struct task_struct *prev)
 	USE_ARENA();
 	if (prev && (prev->scx.flags & SCX_TASK_QUEUED) && !is_bound(prev))
 		pt = task_of(prev);
-	if (pt && !pt->server)
-		charge_share(prev, pt);
-	/* It joins or leaves a reservation when it is enqueued. */
-	if (pt && OB_READ(pt->want))
-		pt = NULL;
 	now = bpf_ktime_get_ns();
+	if (pt) {
+		if (!pt->server)
+			charge_share(prev, pt);
+		else if (pt->completes)
+			complete(pt, now);
+		/* It joins or leaves a reservation when it is enqueued. */
+		if (OB_READ(pt->want))
+			pt = NULL;
+	}
+	if (!use_timers && shell->gone)
+		cpus_gone(now);
 	if (ob_fair_strands(&shell->ob))
 		rescue(now);
 	for (try = OB_ZERO; try < 8 && can_loop; try++) {

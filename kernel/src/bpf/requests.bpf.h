@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * What the service asks for: a system-call program that makes, fills, moves and gives back
- * reservations. One for all, as the kernel goes through the core anew for each. Part of main.bpf.c.
+ * reservations, and makes the timers. One for all, as the kernel goes through the core anew for
+ * each. Part of main.bpf.c.
  */
 #ifndef REQUESTS_BPF_H
 #define REQUESTS_BPF_H
@@ -133,6 +134,27 @@ static __noinline int release(struct shell_release *arg)
 	return 0;
 }
 
+/* Makes the timers, before the scheduler is in force. From here, as what they do is most of the
+ * core, and the kernel has gone through that for the others. */
+static __noinline int start(void)
+{
+	u32 i;
+
+	for (i = OB_ZERO; i < TIMER_SLOTS && can_loop; i++) {
+		u32 key = i;
+		struct timer_slot *ts = bpf_map_lookup_elem(&timers, &key);
+
+		if (!ts)
+			return -ENOENT;
+		if (i % OB_MAX_CPUS >= shell->ob.nr_cpus)
+			continue;
+		if (bpf_timer_init(&ts->timer, &timers, CLOCK_MONOTONIC) ||
+		    bpf_timer_set_callback(&ts->timer, timer_fired))
+			return -EINVAL;
+	}
+	return 0;
+}
+
 SEC("syscall")
 int request(struct shell_request *arg)
 {
@@ -146,6 +168,8 @@ int request(struct shell_request *arg)
 		return place(&arg->place);
 	case SHELL_RELEASE:
 		return release(&arg->release);
+	case SHELL_START:
+		return use_timers ? start() : 0;
 	}
 	return -EINVAL;
 }

@@ -21,8 +21,10 @@ struct shell {
 	u32 lock; /* 1: held */
 	u32 pad;
 	u64 bound;                          /* CPUs that run a kernel thread bound to them */
+	u64 gone;                           /* CPUs that have, of which the core is to learn */
 	struct ob_task OB_ARENA *tasks;     /* pool */
 	struct ob_task OB_ARENA *free;      /* free ones, linked by `next` */
+	struct ob_task OB_ARENA *leavers;   /* that have left this class, linked by `leaver` */
 	struct ob_server OB_ARENA *servers; /* pool; index is the id */
 	struct ob_server OB_ARENA *vacant;  /* free ones, linked by `next` */
 	u64 nr_tasks;
@@ -72,6 +74,7 @@ enum shell_kind {
 	SHELL_ASSIGN = 1,
 	SHELL_PLACE = 2,
 	SHELL_RELEASE = 3,
+	SHELL_START = 4, /* the timers are to be made; once, before the scheduler is in force */
 };
 
 /* What the `request` program is asked for; the part that `kind` names counts. */
