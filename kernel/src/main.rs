@@ -22,7 +22,7 @@ use onbeat_kernel::recorder::Recorder;
 use onbeat_kernel::reservations::{Book, Peer};
 use onbeat_kernel::scheduler::{Loading, Scheduler};
 use onbeat_kernel::service::{Service, Socket};
-use onbeat_kernel::settings::Settings;
+use onbeat_kernel::settings::{Settings, kind};
 use onbeat_kernel::stats::{self, Metrics};
 use onbeat_kernel::system::{Proc, System, Watch};
 use onbeat_model::policy::{DEFAULT_SHARE, Policy, Sets, Splits};
@@ -167,6 +167,7 @@ fn run(options: &Options) -> Result<ExitCode> {
     let protection = protection();
     let loading = Loading {
         kind: settings.kind(),
+        hard: kind(settings.hard()),
         whole: settings.order.splits == Splits::Never,
         verbose,
         costs,

@@ -80,6 +80,8 @@ pub struct Limit {
 pub struct Loading {
     /// Server policy of all reservations, index into the core's registry.
     pub kind: u32,
+    /// And the other one that groups may have.
+    pub hard: u32,
     /// None is ever split over several CPUs.
     pub whole: bool,
     /// Tells what the verifier says.
@@ -97,7 +99,7 @@ impl<'a> Scheduler<'a> {
     /// The kernel lacks something, another scheduler runs, or privileges are missing.
     pub fn start(
         layout: &Layout,
-        Loading { kind, whole, verbose, costs, watchdog }: Loading,
+        Loading { kind, hard, whole, verbose, costs, watchdog }: Loading,
         object: &'a mut MaybeUninit<OpenObject>,
     ) -> Result<Scheduler<'a>> {
         scx_utils::try_set_rlimit_infinity();
@@ -112,6 +114,7 @@ impl<'a> Scheduler<'a> {
         let rodata = skel.maps.rodata_data.as_mut().context("rodata of the scheduler")?;
         rodata.use_timers = !rt;
         rodata.all_kind = kind;
+        rodata.hard_kind = hard;
         rodata.all_whole = whole;
         rodata.tracing = layout.ring > 0;
         rodata.measuring = costs;

@@ -55,6 +55,13 @@ impl Settings {
         kind(self.server)
     }
 
+    /// The rule that a group may have for its budget beside the policy's own: nothing beyond it, so that the rest is
+    /// surely others'. The kernel side is loaded with these two alone.
+    pub fn hard(&self) -> Server {
+        let hard = Server::ALL.iter().find(|server| server.rests() && server.isolates());
+        *hard.expect("the registry has a server that rests")
+    }
+
     /// Number of the order in the core.
     pub fn core_order(&self) -> u32 {
         self.order.number()

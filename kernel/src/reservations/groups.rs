@@ -205,9 +205,8 @@ impl<E: Engine, S: System> Book<E, S> {
 
     /// What enforces a group's budget; one that nobody enforces would limit nothing.
     fn server_named(&self, name: Option<&str>) -> Result<Server, Problem> {
-        let fit = |server: &&Server| {
-            server.enforces() && (server.isolates() || !self.settings.server.isolates())
-        };
+        let loaded = [self.settings.server, self.settings.hard()];
+        let fit = |server: &&Server| server.enforces() && loaded.contains(server);
         let names = || Server::ALL.iter().filter(fit).map(|s| s.name()).collect::<Vec<_>>();
         let server = match name {
             None => Some(&self.settings.server),
