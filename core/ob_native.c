@@ -73,7 +73,7 @@ EXPORT void ENTRY(strand)(ob_p ob, ob_server_p sv, u64 now)
 }
 EXPORT u32 ENTRY(strands)(ob_p ob)
 {
-	return !!ob_fair_strands(ob);
+	return !!ob_others_strands(ob);
 }
 EXPORT void ENTRY(attach)(ob_p ob, ob_task_p t, ob_server_p sv, u64 now)
 {
@@ -81,7 +81,7 @@ EXPORT void ENTRY(attach)(ob_p ob, ob_task_p t, ob_server_p sv, u64 now)
 }
 EXPORT void ENTRY(charge)(ob_task_p t, u64 ran)
 {
-	ob_fair_charge(t, ran);
+	ob_others_charge(t, ran);
 }
 
 /* The registry, for the tools: name of policy `kind`, or null past the last. */

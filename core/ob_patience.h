@@ -118,7 +118,7 @@ OB_INLINE ob_server_p ob_patience_first(ob_p ob, u64 cpus, u64 now)
 
 	if (!n)
 		return OB_NULL;
-	t = ob_fair_impatient(ob, cpus, now);
+	t = ob_others_impatient(ob, cpus, now);
 	return t && ~t->node.over < n->key ? OB_NULL : OB_SERVER_OF_WAIT(n);
 }
 
@@ -127,7 +127,7 @@ OB_INLINE ob_server_p ob_patience_first(ob_p ob, u64 cpus, u64 now)
 OB_INLINE int ob_patience_relieves(ob_p ob, ob_server_p sv, u64 cpus, u64 now)
 {
 	return sv->spent && !sv->urgent &&
-	       (ob_fair_impatient(ob, cpus, now) || ob_tree_first(&ob->impatient, cpus));
+	       (ob_others_impatient(ob, cpus, now) || ob_tree_first(&ob->impatient, cpus));
 }
 
 #endif

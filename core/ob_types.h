@@ -291,7 +291,7 @@ struct ob {
 	u64 vtime;                  /* of the best-effort class: never goes back (ob_raise) */
 	u64 origin;                 /* of the virtual times that are summed up, ... */
 	s64 ahead;                  /* ... and by how much those who wait are ahead of it, in all */
-	u64 notable; /* of those, who may be worth a look before a slice is over (ob_fair_look) */
+	u64 notable; /* of those, who may be worth a look before a slice is over (ob_others_look) */
 	u64 engaged; /* reservations that have threads */
 	u64 online;
 	u64 idle; /* CPUs with nothing to run that nobody has been sent to yet (ob_idle_set) */

@@ -97,7 +97,7 @@ OB_INLINE int ob_claim(ob_task_p t)
 /* Whether a thread of best effort that begins to run on `c` is nothing to the share or a crowd. */
 OB_INLINE int ob_is_plain(ob_p ob, ob_cpu_p c)
 {
-	return !c->share && !c->relief && !ob_fair_crowded(ob);
+	return !c->share && !c->relief && !ob_others_crowded(ob);
 }
 
 /* `t`, claimed and unreserved, begins to run on `c`; `round`: the core had not picked it. Whether
@@ -110,7 +110,7 @@ OB_INLINE int ob_begin_alone(ob_p ob, ob_cpu_p c, ob_task_p t, int round)
 	t->awake = 1;
 	t->picked = 0;
 	t->cpu = c->id;
-	ob_fair_begin(ob, c, t);
+	ob_others_begin(ob, c, t);
 	if (c->key == OB_KEY_IDLE) {
 		OB_WRITE(c->key, OB_KEY_BE);
 		ob_idle_clear(ob, OB_BIT(c->id));
@@ -146,7 +146,7 @@ OB_INLINE void ob_begin(ob_p ob, struct ob_pool pool, u32 cpu, ob_task_p t, u64 
  */
 OB_INLINE void ob_stop_alone(ob_cpu_p c, ob_task_p t, int goes_on)
 {
-	ob_fair_leaves(c, t);
+	ob_others_leaves(c, t);
 	if (goes_on)
 		OB_PUBLISH(t->running, 0U);
 }
@@ -155,7 +155,7 @@ OB_INLINE void ob_stop_alone(ob_cpu_p c, ob_task_p t, int goes_on)
 OB_INLINE void ob_sleep_alone(ob_p ob, ob_task_p t)
 {
 	t->awake = 0;
-	ob_fair_slept(ob, t);
+	ob_others_slept(ob, t);
 	OB_PUBLISH(t->running, 0U);
 }
 

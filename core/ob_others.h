@@ -6,8 +6,8 @@
  * when it wakes, the less the more it uses when awake, and by it may have the CPU at once; in a
  * crowd turns shrink, so that nobody waits for longer than the kernel allows.
  */
-#ifndef OB_FAIR_H
-#define OB_FAIR_H
+#ifndef OB_OTHERS_H
+#define OB_OTHERS_H
 
 #include "ob_share.h"
 
@@ -16,19 +16,19 @@
 #define OB_PATIENCE 3000000000ULL
 
 /* Virtual time for `ran` ns of service; that of nice 0 runs at the clock's speed. */
-OB_INLINE u64 ob_fair_weighted(ob_task_p t, u64 ran)
+OB_INLINE u64 ob_others_weighted(ob_task_p t, u64 ran)
 {
 	return t->weight == OB_WEIGHT ? ran : ran * OB_WEIGHT / ob_max(t->weight, 1);
 }
 
-OB_INLINE void ob_fair_charge(ob_task_p t, u64 ran)
+OB_INLINE void ob_others_charge(ob_task_p t, u64 ran)
 {
-	t->vtime += ob_fair_weighted(t, ran);
+	t->vtime += ob_others_weighted(t, ran);
 	t->used += ran;
 }
 
 /* `t` sleeps. */
-OB_INLINE void ob_fair_slept(ob_p ob, ob_task_p t)
+OB_INLINE void ob_others_slept(ob_p ob, ob_task_p t)
 {
 	t->burst = (t->burst + ob_min(t->used, ob->slice)) / 2;
 	t->used = 0;
@@ -47,7 +47,7 @@ OB_INLINE u64 ob_fair_credit(ob_p ob, ob_task_p t)
 #define OB_WAKE_LOOKS 0xffULL
 
 /* `c`, on which this is called, serves best effort of virtual time `vtime`. */
-OB_INLINE void ob_fair_advance(ob_p ob, ob_cpu_p c, u64 vtime)
+OB_INLINE void ob_others_advance(ob_p ob, ob_cpu_p c, u64 vtime)
 {
 	if (vtime <= c->vtime)
 		return;
@@ -57,24 +57,24 @@ OB_INLINE void ob_fair_advance(ob_p ob, ob_cpu_p c, u64 vtime)
 
 /* `t` begins to run on `c`. One that slept gets no more than a slice of advantage over those who
  * did not; and the time it had alone on an idle machine is no debt to those who come later. */
-OB_INLINE void ob_fair_begin(ob_p ob, ob_cpu_p c, ob_task_p t)
+OB_INLINE void ob_others_begin(ob_p ob, ob_cpu_p c, ob_task_p t)
 {
 	if (t->vtime + ob->slice < c->vtime)
 		t->vtime = c->vtime - ob->slice;
 	/* A quick one on a CPU that was idle is no measure for those who wait. */
 	if (!ob->best_effort.root)
-		ob_fair_advance(ob, c, t->vtime);
+		ob_others_advance(ob, c, t->vtime);
 }
 
 /* Virtual time by which who wakes must be behind who runs to have the CPU at once. Less gains
  * nobody anything but switches, where many threads send each other messages. */
 #define OB_WAKE_GRAIN 500000ULL
 
-/* `ob_fair_vtime` averages so much at a time, ns; and what it has added up then fits s64. */
-#define OB_FAIR_SPAN (1LL << 40)
+/* `ob_others_vtime` averages so much at a time, ns; and what it has added up then fits s64. */
+#define OB_OTHERS_SPAN (1LL << 40)
 
 /* `t` is among those who wait, its key set. */
-OB_INLINE void ob_fair_add(ob_p ob, ob_task_p t)
+OB_INLINE void ob_others_add(ob_p ob, ob_task_p t)
 {
 	s64 each;
 
@@ -87,14 +87,14 @@ OB_INLINE void ob_fair_add(ob_p ob, ob_task_p t)
 	ob->notable += t->notable;
 	ob_tree_insert(&ob->best_effort, &t->node);
 	each = ob->ahead / (s64)ob->best_effort.count;
-	if (each < OB_FAIR_SPAN && each > -OB_FAIR_SPAN)
+	if (each < OB_OTHERS_SPAN && each > -OB_OTHERS_SPAN)
 		return;
 	ob->origin += (u64)each;
 	ob->ahead -= each * (s64)ob->best_effort.count;
 }
 
 /* `t` is so no more. */
-OB_INLINE void ob_fair_subtract(ob_p ob, ob_task_p t)
+OB_INLINE void ob_others_subtract(ob_p ob, ob_task_p t)
 {
 	ob->ahead -= (s64)(t->node.key - ob->origin);
 	ob->notable -= t->notable;
@@ -108,7 +108,7 @@ OB_INLINE void ob_fair_subtract(ob_p ob, ob_task_p t)
  * that is less; within a slice of the first who waits for its CPUs, for others may wait elsewhere,
  * or be far ahead by their weights. If nobody waits, it is that of who runs.
  */
-OB_INLINE u64 ob_fair_vtime(ob_p ob, ob_task_p t, u64 now)
+OB_INLINE u64 ob_others_vtime(ob_p ob, ob_task_p t, u64 now)
 {
 	ob_node_p first = ob_tree_first(&ob->best_effort, t->cpus);
 	ob_cpu_p c = ob_cpu(ob, t->cpu);
@@ -122,36 +122,36 @@ OB_INLINE u64 ob_fair_vtime(ob_p ob, ob_task_p t, u64 now)
 	}
 	if (other && !other->server)
 		return other->vtime +
-		       ob_fair_weighted(other, now > c->started ? now - c->started : 0);
+		       ob_others_weighted(other, now > c->started ? now - c->started : 0);
 	return served;
 }
 
 /* `t` has `c`, or is about to. */
-OB_INLINE void ob_fair_has(ob_cpu_p c, ob_task_p t, u64 now)
+OB_INLINE void ob_others_has(ob_cpu_p c, ob_task_p t, u64 now)
 {
 	c->other = t;
 	c->started = now;
 }
 
 /* `t` stops on `c`; the next may have been picked before. */
-OB_INLINE void ob_fair_leaves(ob_cpu_p c, ob_task_p t)
+OB_INLINE void ob_others_leaves(ob_cpu_p c, ob_task_p t)
 {
 	if (c->other == t)
 		c->other = OB_NULL;
 }
 
 /* Whether `t`, which waits, should have `c` at once in place of the best effort there. */
-OB_INLINE int ob_fair_overtakes(ob_cpu_p c, ob_task_p t, u64 now)
+OB_INLINE int ob_others_overtakes(ob_cpu_p c, ob_task_p t, u64 now)
 {
 	ob_task_p other = OB_READ(c->other);
 	u64 ran = now > c->started ? now - c->started : 0;
 
 	return other && !other->server &&
-	       other->vtime + ob_fair_weighted(other, ran) > t->node.key + OB_WAKE_GRAIN;
+	       other->vtime + ob_others_weighted(other, ran) > t->node.key + OB_WAKE_GRAIN;
 }
 
 /* When it will in place of `other`, at the earliest; it does not yet. */
-OB_INLINE u64 ob_fair_recheck(ob_cpu_p c, ob_task_p other, ob_task_p t)
+OB_INLINE u64 ob_others_recheck(ob_cpu_p c, ob_task_p other, ob_task_p t)
 {
 	u64 key = t->node.key, left = key + OB_WAKE_GRAIN - ob_min(other->vtime, key);
 
@@ -162,7 +162,7 @@ OB_INLINE u64 ob_fair_recheck(ob_cpu_p c, ob_task_p other, ob_task_p t)
  * that one is known to use little. Who uses whole slices can wait for one, or for as much of it as
  * gives who runs the same virtual time, if that has the less weight: a slice of it is more than its
  * part of a second. */
-OB_FN u64 ob_fair_look_at(ob_p ob OB_ARG, ob_cpu_p c OB_ARG)
+OB_FN u64 ob_others_look_at(ob_p ob OB_ARG, ob_cpu_p c OB_ARG)
 {
 	ob_task_p first = (ob_task_p)ob_tree_first(&ob->best_effort, OB_BIT(c->id));
 	ob_task_p other = OB_READ(c->other);
@@ -175,23 +175,24 @@ OB_FN u64 ob_fair_look_at(ob_p ob OB_ARG, ob_cpu_p c OB_ARG)
 					 2 * OB_WAKE_GRAIN);
 	if (first->told || first->burst > OB_WAKE_GRAIN)
 		return at;
-	return ob_min(at, ob_max(ob_fair_recheck(c, other, first), c->started + 2 * OB_WAKE_GRAIN));
+	return ob_min(at,
+		      ob_max(ob_others_recheck(c, other, first), c->started + 2 * OB_WAKE_GRAIN));
 }
 
 /* The same; most often nobody is notable. */
-OB_INLINE u64 ob_fair_look(ob_p ob, ob_cpu_p c)
+OB_INLINE u64 ob_others_look(ob_p ob, ob_cpu_p c)
 {
 	ob_task_p other = OB_READ(c->other);
 
 	if (!other || (!ob->notable && other->weight >= OB_WEIGHT))
 		return OB_NEVER;
-	return ob_fair_look_at(ob, c);
+	return ob_others_look_at(ob, c);
 }
 
 /* `t` has woken and waits: who sleeps much is not to wait for the slices of those who never do. Its
  * last CPU is asked first, then those after it. Whom a thread has woken does not have its CPU at
  * once: it may be about to sleep, and messages that come one by one are best read together. */
-OB_FN void ob_fair_wake(ob_p ob OB_ARG, ob_task_p t OB_ARG, u64 now)
+OB_FN void ob_others_wake(ob_p ob OB_ARG, ob_task_p t OB_ARG, u64 now)
 {
 	u64 cpus = t->cpus & ob->online;
 	u32 last = cpus & OB_BIT(t->cpu) ? t->cpu : ob_lowest(cpus);
@@ -204,30 +205,30 @@ OB_FN void ob_fair_wake(ob_p ob OB_ARG, ob_task_p t OB_ARG, u64 now)
 	while (cpus && OB_LOOP) {
 		ob_cpu_p other = ob_cpu(ob, last + ob_lowest(cpus));
 
-		if (ob_fair_overtakes(other, t, now)) {
+		if (ob_others_overtakes(other, t, now)) {
 			ob->kick |= OB_BIT(other->id);
 			return;
 		}
 		cpus &= cpus - 1;
 	}
-	if (has && !has->server && ob_fair_recheck(c, has, t) < c->timer) {
+	if (has && !has->server && ob_others_recheck(c, has, t) < c->timer) {
 		c->timer =
-		    ob_max(ob_fair_recheck(c, has, t), now + (t->told ? 2 * OB_WAKE_GRAIN : 1));
+		    ob_max(ob_others_recheck(c, has, t), now + (t->told ? 2 * OB_WAKE_GRAIN : 1));
 		ob->rearm |= OB_BIT(c->id);
 	}
 }
 
 /* Whether somebody who waits should have `c` in place of the best effort there. */
-OB_FN u64 ob_fair_overtaken(ob_p ob OB_ARG, ob_cpu_p c OB_ARG, u64 now)
+OB_FN u64 ob_others_overtaken(ob_p ob OB_ARG, ob_cpu_p c OB_ARG, u64 now)
 {
 	ob_node_p first = ob_tree_first(&ob->best_effort, OB_BIT(c->id));
 
-	return first && ob_fair_overtakes(c, (ob_task_p)first, now);
+	return first && ob_others_overtakes(c, (ob_task_p)first, now);
 }
 
 /* CPUs that may take `t`: those on line, and if there are none the one that is going, from which
  * the kernel moves what it picks. */
-OB_INLINE u64 ob_fair_mask(ob_p ob, ob_task_p t)
+OB_INLINE u64 ob_others_mask(ob_p ob, ob_task_p t)
 {
 	u64 cpus = t->cpus & ob->online;
 
@@ -235,36 +236,36 @@ OB_INLINE u64 ob_fair_mask(ob_p ob, ob_task_p t)
 }
 
 /* Whether a task waits for CPUs of which none is on line. */
-OB_INLINE int ob_fair_strands(ob_p ob)
+OB_INLINE int ob_others_strands(ob_p ob)
 {
 	return ob->best_effort.root && (ob->best_effort.root->sub_mask & ~ob->online);
 }
 
 /* Such a task, or null. */
-OB_INLINE ob_task_p ob_fair_stranded(ob_p ob)
+OB_INLINE ob_task_p ob_others_stranded(ob_p ob)
 {
 	return (ob_task_p)ob_tree_first(&ob->best_effort, ~ob->online);
 }
 
 /* CPUs came or went: who waits may find others. */
-OB_FN void ob_fair_online(ob_p ob OB_ARG)
+OB_FN void ob_others_online(ob_p ob OB_ARG)
 {
 	ob_node_p n;
 
 	for (n = ob_tree_head(&ob->best_effort); n && OB_LOOP; n = ob_tree_next(n))
-		ob_tree_update(n, ob_fair_mask(ob, (ob_task_p)n), n->over);
-	if (ob_fair_strands(ob))
+		ob_tree_update(n, ob_others_mask(ob, (ob_task_p)n), n->over);
+	if (ob_others_strands(ob))
 		ob->kick |= ob->online & -ob->online;
 }
 
 /* What a thread may have had before others that wait, ns: some turns, each of which is a slice that
  * ends with the kernel's next tick. */
-#define OB_FAIR_LEAD 16000000ULL
+#define OB_OTHERS_LEAD 16000000ULL
 
 /* Queues `t` near those who wait for its CPU, as if it had taken turns with them: no more than a
  * slice before them if it slept, no more than some turns of its own after them whatever it and
  * others had elsewhere. So nobody waits for longer than some turns of everybody. */
-OB_FN void ob_fair_enqueue(ob_p ob OB_ARG, ob_task_p t OB_ARG, u32 woke, u64 now)
+OB_FN void ob_others_enqueue(ob_p ob OB_ARG, ob_task_p t OB_ARG, u32 woke, u64 now)
 {
 	u64 from, here = t->cpus & OB_BIT(t->cpu);
 	/* Those that it took turns with: time may pass slower for others, that wait elsewhere. */
@@ -272,13 +273,13 @@ OB_FN void ob_fair_enqueue(ob_p ob OB_ARG, ob_task_p t OB_ARG, u32 woke, u64 now
 
 	t->node.key = t->vtime;
 	if (first)
-		t->node.key = ob_min(t->vtime, first->key + ob_fair_weighted(t, OB_FAIR_LEAD));
+		t->node.key = ob_min(t->vtime, first->key + ob_others_weighted(t, OB_OTHERS_LEAD));
 	if (woke) {
-		from = ob_fair_vtime(ob, t, now);
+		from = ob_others_vtime(ob, t, now);
 		t->vtime = ob_max(t->node.key, from - ob_min(ob_fair_credit(ob, t), from));
 		t->node.key = t->vtime;
 	}
-	t->node.mask = ob_fair_mask(ob, t);
+	t->node.mask = ob_others_mask(ob, t);
 	/* The greatest is who has waited for longest. A kernel thread that wakes counts as one who
 	 * has just lost its patience, no more, for others have too: grace periods and watchdogs
 	 * wait for it, and where reservations leave 5 % to a crowd, a turn of everybody takes
@@ -287,16 +288,16 @@ OB_FN void ob_fair_enqueue(ob_p ob OB_ARG, ob_task_p t OB_ARG, u32 woke, u64 now
 	if (woke && t->kernel)
 		t->node.over = ~(now > OB_PATIENCE ? now - OB_PATIENCE : 0);
 	t->waiting = 1;
-	ob_fair_add(ob, t);
+	ob_others_add(ob, t);
 }
 
-OB_INLINE void ob_fair_remove(ob_p ob, ob_task_p t, u64 now)
+OB_INLINE void ob_others_remove(ob_p ob, ob_task_p t, u64 now)
 {
 	u64 cpus = t->node.mask & ob->share_ready;
 
 	/* Its place counts once it is served: who changes CPUs takes none back with it. */
 	t->vtime = t->node.key;
-	ob_fair_subtract(ob, t);
+	ob_others_subtract(ob, t);
 	if (!cpus)
 		return;
 	if (ob->best_effort.root)
@@ -306,7 +307,7 @@ OB_INLINE void ob_fair_remove(ob_p ob, ob_task_p t, u64 now)
 }
 
 /* The best-effort task that has waited for longest, beyond its patience, for one of these CPUs. */
-OB_INLINE ob_task_p ob_fair_impatient(ob_p ob, u64 cpus, u64 now)
+OB_INLINE ob_task_p ob_others_impatient(ob_p ob, u64 cpus, u64 now)
 {
 	ob_node_p n = ob->best_effort.root;
 
@@ -317,30 +318,30 @@ OB_INLINE ob_task_p ob_fair_impatient(ob_p ob, u64 cpus, u64 now)
 
 /* All best-effort threads of one CPU have a turn within this time, ns, as long as turns need not be
  * shorter than the least: with reservations the share alone must do for it. */
-#define OB_FAIR_ROUND 5000000000ULL
-#define OB_FAIR_TURN_LEAST 20000ULL
+#define OB_OTHERS_ROUND 5000000000ULL
+#define OB_OTHERS_TURN_LEAST 20000ULL
 
 /* How long a turn among best-effort threads is: a slice, or less in a crowd. (Who waits is counted
  * for all CPUs: they may all be bound to one.) */
-OB_INLINE u64 ob_fair_turn(ob_p ob)
+OB_INLINE u64 ob_others_turn(ob_p ob)
 {
-	u64 round = OB_FAIR_ROUND;
+	u64 round = OB_OTHERS_ROUND;
 
 	if (ob->engaged && ob->share_permille)
 		round = round / 1000 * ob->share_permille;
 	round /= ob->best_effort.count + ob->outwaited + 1;
-	return ob_min(ob_max(round, OB_FAIR_TURN_LEAST), ob->slice);
+	return ob_min(ob_max(round, OB_OTHERS_TURN_LEAST), ob->slice);
 }
 
 /* Whether turns are so short that the shell's slices do not do. */
-OB_INLINE int ob_fair_crowded(ob_p ob)
+OB_INLINE int ob_others_crowded(ob_p ob)
 {
-	return ob_fair_turn(ob) < ob->slice;
+	return ob_others_turn(ob) < ob->slice;
 }
 
 /* A CPU has picked, and others wait. It may be that who was sent there came too late, for another
  * had gone there round the core, and that a CPU idles which can have them. */
-OB_INLINE void ob_fair_spread(ob_p ob)
+OB_INLINE void ob_others_spread(ob_p ob)
 {
 	u64 cpus = ob->best_effort.root ? ob->best_effort.root->sub_mask & ob->idle : 0;
 
@@ -352,24 +353,24 @@ OB_INLINE void ob_fair_spread(ob_p ob)
 }
 
 /* Takes the next best-effort task that may run on `c`. */
-OB_INLINE ob_task_p ob_fair_take(ob_p ob, ob_cpu_p c, u64 now)
+OB_INLINE ob_task_p ob_others_take(ob_p ob, ob_cpu_p c, u64 now)
 {
-	ob_task_p t = ob_fair_impatient(ob, OB_BIT(c->id), now);
+	ob_task_p t = ob_others_impatient(ob, OB_BIT(c->id), now);
 
 	if (!t)
 		t = (ob_task_p)ob_tree_first(&ob->best_effort, OB_BIT(c->id));
 
 	if (t) {
-		ob_fair_remove(ob, t, now);
-		ob_fair_advance(ob, c, t->vtime);
+		ob_others_remove(ob, t, now);
+		ob_others_advance(ob, c, t->vtime);
 	}
 	return t;
 }
 
 /* Whether another of a crowd of best-effort threads is next. */
-OB_INLINE int ob_fair_turn_over(ob_p ob, ob_cpu_p c, u64 now)
+OB_INLINE int ob_others_turn_over(ob_p ob, ob_cpu_p c, u64 now)
 {
-	return c->curr && ob_fair_crowded(ob) && now >= c->started + ob_fair_turn(ob) &&
+	return c->curr && ob_others_crowded(ob) && now >= c->started + ob_others_turn(ob) &&
 	       ob_share_waiting(ob, OB_BIT(c->id));
 }
 
