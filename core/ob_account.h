@@ -232,7 +232,7 @@ OB_FN u64 ob_account_yields(ob_p ob OB_ARG, ob_server_p sv OB_ARG, ob_task_p pre
 {
 	ob_node_p first;
 
-	if (prev && !prev->server && prev->vtime < sv->vtime)
+	if (prev && !prev->server && ob_among_key(ob, prev) < sv->vtime)
 		return 1;
 	first = ob_tree_first(&ob->best_effort, bit);
 	return (first && first->key < sv->vtime) || ob_others_impatient(ob, bit, now);

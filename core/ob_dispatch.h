@@ -128,7 +128,7 @@ OB_FN u64 ob_pick_unreserved(ob_p ob OB_ARG, u32 cpu, ob_task_p prev OB_ARG, u64
 		prev = OB_NULL;
 	else
 		t = (ob_task_p)ob_tree_first(&ob->best_effort, bit);
-	if (prev && (prev->cpus & bit) && (!t || prev->vtime <= t->node.key)) {
+	if (prev && (prev->cpus & bit) && (!t || ob_among_key(ob, prev) <= t->node.key)) {
 		t = prev;
 		ob_others_advance(ob, c, t->vtime);
 		if (c->curr)
@@ -211,7 +211,7 @@ OB_FN u64 ob_pick(ob_p ob OB_ARG, u32 cpu, ob_task_p prev OB_ARG, u64 now)
 		ob_node_p first = ob_tree_first(&ob->best_effort, bit);
 
 		c->key = c->share ? ob_share_key(c, now) : c->relief ? best : OB_KEY_BE;
-		if (prev && !prev->server && (!first || prev->vtime <= first->key) &&
+		if (prev && !prev->server && (!first || ob_among_key(ob, prev) <= first->key) &&
 		    !ob_others_impatient(ob, bit, now) && !ob_tree_first(&ob->impatient, bit)) {
 			t = prev;
 			ob_others_advance(ob, c, prev->vtime);

@@ -54,10 +54,10 @@ void onbeat_step_begin(ob_p ob, ob_server_p pool, u64 count, u32 cpu, ob_task_p 
 {
 	ob_begin(ob, (struct ob_pool){pool, count}, cpu, t, now);
 }
-void onbeat_step_charge(ob_task_p t, u64 ran)
+void onbeat_step_charge(ob_p ob, ob_task_p t, u64 ran)
 {
 	if (!t->server)
-		ob_others_charge(t, ran);
+		ob_among_ran(ob, t, ran);
 }
 u32 onbeat_step_is_curr(ob_p ob, u32 cpu, ob_task_p t)
 {

@@ -79,9 +79,9 @@ EXPORT void ENTRY(attach)(ob_p ob, ob_task_p t, ob_server_p sv, u64 now)
 {
 	ob_attach(ob, t, sv, now);
 }
-EXPORT void ENTRY(charge)(ob_task_p t, u64 ran)
+EXPORT void ENTRY(charge)(ob_p ob, ob_task_p t, u64 ran)
 {
-	ob_others_charge(t, ran);
+	ob_among_ran(ob, t, ran);
 }
 
 /* The registry, for the tools: name of policy `kind`, or null past the last. */

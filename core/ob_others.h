@@ -1,47 +1,17 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * The order of best effort among itself: weighted fair queueing by virtual time.
- *
- * Who waits for longest in virtual time is next. Who sleeps much has an advantage of up to a slice
- * when it wakes, the less the more it uses when awake, and by it may have the CPU at once; in a
- * crowd turns shrink, so that nobody waits for longer than the kernel allows.
+ * Best effort, whatever its order (others/registry.h): who waits, who has a CPU, whether who wakes
+ * takes one at once. In a crowd turns shrink, and who has lost its patience is next, so that nobody
+ * waits for longer than the kernel allows.
  */
 #ifndef OB_OTHERS_H
 #define OB_OTHERS_H
 
-#include "ob_share.h"
+#include "others/registry.h"
 
 /* Who has waited for so long is served whatever its weight, ns. The kernel throws a scheduler out
  * that lets a thread wait for 10 s. */
 #define OB_PATIENCE 3000000000ULL
-
-/* Virtual time for `ran` ns of service; that of nice 0 runs at the clock's speed. */
-OB_INLINE u64 ob_others_weighted(ob_task_p t, u64 ran)
-{
-	return t->weight == OB_WEIGHT ? ran : ran * OB_WEIGHT / ob_max(t->weight, 1);
-}
-
-OB_INLINE void ob_others_charge(ob_task_p t, u64 ran)
-{
-	t->vtime += ob_others_weighted(t, ran);
-	t->used += ran;
-}
-
-/* `t` sleeps. */
-OB_INLINE void ob_others_slept(ob_p ob, ob_task_p t)
-{
-	t->burst = (t->burst + ob_min(t->used, ob->slice)) / 2;
-	t->used = 0;
-}
-
-/* How far behind the others who has slept begins: less the more it uses when awake, so that who
- * uses little goes before those who woke when it did and use much. */
-OB_INLINE u64 ob_fair_credit(ob_p ob, ob_task_p t)
-{
-	u64 most = t->told ? ob->slice / 2 : ob->slice;
-
-	return most - ob_min(t->burst, most);
-}
 
 /* CPUs that one wake-up looks at, from the thread's last one on. */
 #define OB_WAKE_LOOKS 0xffULL
@@ -55,48 +25,45 @@ OB_INLINE void ob_others_advance(ob_p ob, ob_cpu_p c, u64 vtime)
 	ob_raise(&ob->vtime, vtime);
 }
 
-/* `t` begins to run on `c`. One that slept gets no more than a slice of advantage over those who
- * did not; and the time it had alone on an idle machine is no debt to those who come later. */
+/* `t` begins to run on `c`. The time it had alone on an idle machine is no debt to those who come
+ * later. */
 OB_INLINE void ob_others_begin(ob_p ob, ob_cpu_p c, ob_task_p t)
 {
-	if (t->vtime + ob->slice < c->vtime)
-		t->vtime = c->vtime - ob->slice;
+	ob_among_begin(ob, c, t);
 	/* A quick one on a CPU that was idle is no measure for those who wait. */
 	if (!ob->best_effort.root)
 		ob_others_advance(ob, c, t->vtime);
 }
 
-/* Virtual time by which who wakes must be behind who runs to have the CPU at once. Less gains
- * nobody anything but switches, where many threads send each other messages. */
-#define OB_WAKE_GRAIN 500000ULL
-
 /* `ob_others_vtime` averages so much at a time, ns; and what it has added up then fits s64. */
-#define OB_OTHERS_SPAN (1LL << 40)
+#define OB_OTHERS_SPAN (1LL << 36)
 
-/* `t` is among those who wait, its key set. */
+/* `t`, placed, is among those who wait. */
 OB_INLINE void ob_others_add(ob_p ob, ob_task_p t)
 {
 	s64 each;
 
 	if (!ob->best_effort.root) {
-		ob->origin = t->node.key;
+		ob->origin = t->at;
 		ob->ahead = 0;
+		ob->parts = 0;
 	}
-	ob->ahead += (s64)(t->node.key - ob->origin);
-	t->notable = t->weight > OB_WEIGHT || (!t->told && t->burst <= OB_WAKE_GRAIN);
+	ob->parts += t->parts;
+	ob->ahead += (s64)((t->at - ob->origin) * t->parts);
 	ob->notable += t->notable;
 	ob_tree_insert(&ob->best_effort, &t->node);
-	each = ob->ahead / (s64)ob->best_effort.count;
+	each = ob->ahead / (s64)ob->parts;
 	if (each < OB_OTHERS_SPAN && each > -OB_OTHERS_SPAN)
 		return;
 	ob->origin += (u64)each;
-	ob->ahead -= each * (s64)ob->best_effort.count;
+	ob->ahead -= each * (s64)ob->parts;
 }
 
 /* `t` is so no more. */
 OB_INLINE void ob_others_subtract(ob_p ob, ob_task_p t)
 {
-	ob->ahead -= (s64)(t->node.key - ob->origin);
+	ob->ahead -= (s64)((t->at - ob->origin) * t->parts);
+	ob->parts -= t->parts;
 	ob->notable -= t->notable;
 	ob_tree_remove(&ob->best_effort, &t->node);
 	t->waiting = 0;
@@ -112,17 +79,17 @@ OB_INLINE u64 ob_others_vtime(ob_p ob, ob_task_p t, u64 now)
 {
 	ob_node_p first = ob_tree_first(&ob->best_effort, t->cpus);
 	ob_cpu_p c = ob_cpu(ob, t->cpu);
-	u64 served = ob->online & ~t->cpus ? c->vtime : ob->vtime, mean;
+	u64 served = ob->online & ~t->cpus ? c->vtime : ob->vtime, mean, at;
 	ob_task_p other = OB_READ(c->other);
 
 	if (first) {
-		mean = ob->origin + (u64)(ob->ahead / (s64)ob->best_effort.count);
+		at = ob_min(first->key, ((ob_task_p)first)->at);
+		mean = ob->origin + (u64)(ob->ahead / (s64)ob->parts);
 		mean = ob_min(ob_min(mean, served), first->key + ob->slice);
-		return mean + ob->slice < first->key ? first->key - ob->slice : mean;
+		return mean + ob->slice < at ? at - ob->slice : mean;
 	}
 	if (other && !other->server)
-		return other->vtime +
-		       ob_others_weighted(other, now > c->started ? now - c->started : 0);
+		return other->vtime + ob_virtual(other, now > c->started ? now - c->started : 0);
 	return served;
 }
 
@@ -141,42 +108,23 @@ OB_INLINE void ob_others_leaves(ob_cpu_p c, ob_task_p t)
 }
 
 /* Whether `t`, which waits, should have `c` at once in place of the best effort there. */
-OB_INLINE int ob_others_overtakes(ob_cpu_p c, ob_task_p t, u64 now)
+OB_INLINE int ob_others_overtakes(ob_p ob, ob_cpu_p c, ob_task_p t, u64 now)
 {
 	ob_task_p other = OB_READ(c->other);
 	u64 ran = now > c->started ? now - c->started : 0;
 
-	return other && !other->server &&
-	       other->vtime + ob_others_weighted(other, ran) > t->node.key + OB_WAKE_GRAIN;
+	return other && !other->server && ob_among_beats(ob, t, other, ran);
 }
 
-/* When it will in place of `other`, at the earliest; it does not yet. */
-OB_INLINE u64 ob_others_recheck(ob_cpu_p c, ob_task_p other, ob_task_p t)
-{
-	u64 key = t->node.key, left = key + OB_WAKE_GRAIN - ob_min(other->vtime, key);
-
-	return c->started + ob_max(left * other->weight / OB_WEIGHT, OB_WAKE_GRAIN);
-}
-
-/* When the best effort on `c` is to be compared with who waits, some of whom are notable: soon if
- * that one is known to use little. Who uses whole slices can wait for one, or for as much of it as
- * gives who runs the same virtual time, if that has the less weight: a slice of it is more than its
- * part of a second. */
+/* When the best effort on `c` is to be compared with who waits, some of whom are notable. */
 OB_FN u64 ob_others_look_at(ob_p ob OB_ARG, ob_cpu_p c OB_ARG)
 {
 	ob_task_p first = (ob_task_p)ob_tree_first(&ob->best_effort, OB_BIT(c->id));
 	ob_task_p other = OB_READ(c->other);
-	u64 at = OB_NEVER;
 
 	if (!first || !other || other->server)
-		return at;
-	if (other->weight < first->weight)
-		at = c->started + ob_max(ob->slice * other->weight / ob_max(first->weight, 1),
-					 2 * OB_WAKE_GRAIN);
-	if (first->told || first->burst > OB_WAKE_GRAIN)
-		return at;
-	return ob_min(at,
-		      ob_max(ob_others_recheck(c, other, first), c->started + 2 * OB_WAKE_GRAIN));
+		return OB_NEVER;
+	return ob_among_look(ob, c, other, first);
 }
 
 /* The same; most often nobody is notable. */
@@ -198,6 +146,7 @@ OB_FN void ob_others_wake(ob_p ob OB_ARG, ob_task_p t OB_ARG, u64 now)
 	u32 last = cpus & OB_BIT(t->cpu) ? t->cpu : ob_lowest(cpus);
 	ob_cpu_p c = ob_cpu(ob, last);
 	ob_task_p has = OB_READ(c->other);
+	u64 at;
 
 	last &= OB_MAX_CPUS - 1;
 	cpus = cpus >> last | cpus << ((OB_MAX_CPUS - last) & (OB_MAX_CPUS - 1));
@@ -205,15 +154,15 @@ OB_FN void ob_others_wake(ob_p ob OB_ARG, ob_task_p t OB_ARG, u64 now)
 	while (cpus && OB_LOOP) {
 		ob_cpu_p other = ob_cpu(ob, last + ob_lowest(cpus));
 
-		if (ob_others_overtakes(other, t, now)) {
+		if (ob_others_overtakes(ob, other, t, now)) {
 			ob->kick |= OB_BIT(other->id);
 			return;
 		}
 		cpus &= cpus - 1;
 	}
-	if (has && !has->server && ob_others_recheck(c, has, t) < c->timer) {
-		c->timer =
-		    ob_max(ob_others_recheck(c, has, t), now + (t->told ? 2 * OB_WAKE_GRAIN : 1));
+	at = has && !has->server ? ob_among_passes(ob, c, has, t) : OB_NEVER;
+	if (at < c->timer) {
+		c->timer = ob_max(at, now + (t->told ? 2 * OB_WAKE_GRAIN : 1));
 		ob->rearm |= OB_BIT(c->id);
 	}
 }
@@ -223,7 +172,7 @@ OB_FN u64 ob_others_overtaken(ob_p ob OB_ARG, ob_cpu_p c OB_ARG, u64 now)
 {
 	ob_node_p first = ob_tree_first(&ob->best_effort, OB_BIT(c->id));
 
-	return first && ob_others_overtakes(c, (ob_task_p)first, now);
+	return first && ob_others_overtakes(ob, c, (ob_task_p)first, now);
 }
 
 /* CPUs that may take `t`: those on line, and if there are none the one that is going, from which
@@ -267,18 +216,12 @@ OB_FN void ob_others_online(ob_p ob OB_ARG)
  * others had elsewhere. So nobody waits for longer than some turns of everybody. */
 OB_FN void ob_others_enqueue(ob_p ob OB_ARG, ob_task_p t OB_ARG, u32 woke, u64 now)
 {
-	u64 from, here = t->cpus & OB_BIT(t->cpu);
+	u64 here = t->cpus & OB_BIT(t->cpu);
 	/* Those that it took turns with: time may pass slower for others, that wait elsewhere. */
 	ob_node_p first = ob_tree_first(&ob->best_effort, here ? here : t->cpus);
+	u64 most = first ? first->key + ob_virtual(t, OB_OTHERS_LEAD) : OB_NEVER;
 
-	t->node.key = t->vtime;
-	if (first)
-		t->node.key = ob_min(t->vtime, first->key + ob_others_weighted(t, OB_OTHERS_LEAD));
-	if (woke) {
-		from = ob_others_vtime(ob, t, now);
-		t->vtime = ob_max(t->node.key, from - ob_min(ob_fair_credit(ob, t), from));
-		t->node.key = t->vtime;
-	}
+	ob_among_place(ob, t, most, woke ? ob_others_vtime(ob, t, now) : OB_NEVER);
 	t->node.mask = ob_others_mask(ob, t);
 	/* The greatest is who has waited for longest. A kernel thread that wakes counts as one who
 	 * has just lost its patience, no more, for others have too: grace periods and watchdogs
@@ -295,9 +238,8 @@ OB_INLINE void ob_others_remove(ob_p ob, ob_task_p t, u64 now)
 {
 	u64 cpus = t->node.mask & ob->share_ready;
 
-	/* Its place counts once it is served: who changes CPUs takes none back with it. */
-	t->vtime = t->node.key;
 	ob_others_subtract(ob, t);
+	ob_among_taken(ob, t);
 	if (!cpus)
 		return;
 	if (ob->best_effort.root)
@@ -314,29 +256,6 @@ OB_INLINE ob_task_p ob_others_impatient(ob_p ob, u64 cpus, u64 now)
 	if (!n || now < OB_PATIENCE + ~n->sub_over)
 		return OB_NULL;
 	return (ob_task_p)ob_tree_greatest(&ob->best_effort, cpus, ~(now - OB_PATIENCE) - 1);
-}
-
-/* All best-effort threads of one CPU have a turn within this time, ns, as long as turns need not be
- * shorter than the least: with reservations the share alone must do for it. */
-#define OB_OTHERS_ROUND 5000000000ULL
-#define OB_OTHERS_TURN_LEAST 20000ULL
-
-/* How long a turn among best-effort threads is: a slice, or less in a crowd. (Who waits is counted
- * for all CPUs: they may all be bound to one.) */
-OB_INLINE u64 ob_others_turn(ob_p ob)
-{
-	u64 round = OB_OTHERS_ROUND;
-
-	if (ob->engaged && ob->share_permille)
-		round = round / 1000 * ob->share_permille;
-	round /= ob->best_effort.count + ob->outwaited + 1;
-	return ob_min(ob_max(round, OB_OTHERS_TURN_LEAST), ob->slice);
-}
-
-/* Whether turns are so short that the shell's slices do not do. */
-OB_INLINE int ob_others_crowded(ob_p ob)
-{
-	return ob_others_turn(ob) < ob->slice;
 }
 
 /* A CPU has picked, and others wait. It may be that who was sent there came too late, for another

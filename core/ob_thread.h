@@ -184,7 +184,7 @@ OB_FN void ob_sleep(ob_p ob OB_ARG, ob_task_p t OB_ARG, u64 now)
 		return;
 	t->awake = 0;
 	if (!sv) {
-		ob_others_slept(ob, t);
+		ob_among_slept(ob, t);
 		if (!t->away)
 			return;
 		t->away = 0;
@@ -271,7 +271,7 @@ OB_FN void ob_settle(ob_p ob OB_ARG, ob_task_p t OB_ARG, u64 now)
 	if (t->away && !out) {
 		t->away = 0;
 		t->server = sv;
-		ob_others_slept(ob, t);
+		ob_among_slept(ob, t);
 	} else {
 		ob_move(ob, t, out ? OB_NULL : sv, now);
 	}

@@ -8,9 +8,9 @@
  * - `other`, `started`, `vtime` of a CPU: that CPU's, with or without the lock; `started` also who
  *   has the lock, while it runs a reservation. Others read them once (OB_READ) and may get an old
  *   answer: a guess.
- * - vtime, used, burst, ran, told, awake, picked, cpu of a thread that is unreserved and claimed:
- *   the CPU's that has it (the kernel lets one at a time). Otherwise, and all else of a thread
- *   always: of who has the lock.
+ * - vtime, used, burst, due, expires, ran, told, awake, picked, cpu of a thread that is unreserved
+ * and claimed: the CPU's that has it (the kernel lets one at a time). Otherwise, and all else of a
+ * thread always: of who has the lock.
  * - `key` of a CPU: written by it when it begins to run a thread, and under the lock. A claim
  *   (ob_preempt) that is overwritten has been kicked for, so the CPU picks.
  * - ob->idle: single bits, atomically, so that nobody writes back another CPU's bit.
@@ -155,7 +155,7 @@ OB_INLINE void ob_stop_alone(ob_cpu_p c, ob_task_p t, int goes_on)
 OB_INLINE void ob_sleep_alone(ob_p ob, ob_task_p t)
 {
 	t->awake = 0;
-	ob_others_slept(ob, t);
+	ob_among_slept(ob, t);
 	OB_PUBLISH(t->running, 0U);
 }
 

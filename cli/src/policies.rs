@@ -8,6 +8,7 @@ use anyhow::Result;
 use clap::Args;
 
 use crate::output::print;
+use onbeat_model::others::Others;
 use onbeat_model::policy::{ALIASES, BASELINES, CORE, DEFAULT, Order, Server};
 use serde::Serialize;
 
@@ -82,6 +83,13 @@ pub fn run(options: &Options) -> Result<ExitCode> {
     };
     part("Servers", Server::ALL.iter().map(server).collect());
     let _ = writeln!(text, "{NOT_ISOLATING}");
+    let _ = writeln!(
+        text,
+        "Orders of best-effort work (order in [best_effort], scx_onbeat --best-effort):"
+    );
+    for order in Others::ALL {
+        let _ = writeln!(text, "  {:16}  {}", order.name(), order.about());
+    }
     for (name, of) in ALIASES {
         let _ = writeln!(text, "  {name:16}  short for {of}");
     }

@@ -13,7 +13,7 @@ static __always_inline void charge_share(struct task_struct *p, ob_task_p t)
 {
 	u64 ran = p->se.sum_exec_runtime;
 
-	ob_others_charge(t, ran - t->ran);
+	ob_among_ran(&shell->ob, t, ran - t->ran);
 	t->ran = ran;
 }
 

@@ -8,6 +8,7 @@ use toml::de::DeTable;
 
 use super::table::{self, At, Fault, Table, fault};
 use super::{BestEffort, Kernel, LoadError, Overheads, TaskEntry, TaskSet, limits, work};
+use crate::others::Others;
 use crate::policy::{DEFAULT_SHARE, Policy};
 use crate::units::{Fraction, clip, format_duration, format_percent};
 
@@ -344,14 +345,24 @@ fn overheads(top: &Table<'_, '_>) -> Result<Overheads, Fault> {
 }
 
 fn best_effort(top: &Table<'_, '_>) -> Result<Option<BestEffort>, Fault> {
-    let known = ["count", "nice"];
+    let known = ["count", "nice", "order"];
     let Some(t) = top.table("best_effort", "[best_effort]", "{ count = 8 }", &known)? else {
         return Ok(None);
     };
     let count = t.integer("count", 0, limits::TASKS as i64)?;
     let count = t.required("count", "8", count)?.value as u32;
     let nice = t.integer("nice", -20, 19)?.map_or(0, |n| n.value as i32);
-    Ok(Some(BestEffort { count, nice }))
+    let order = match t.string("order")? {
+        None => Others::default(),
+        Some(order) => match order.value.parse() {
+            Ok(order) => order,
+            Err(_) => {
+                let reason = format!("no order of best effort is called \"{}\"", clip(order.value));
+                return fault(order.at, reason, format!("there are {}", Others::names()));
+            }
+        },
+    };
+    Ok(Some(BestEffort { count, nice, order }))
 }
 
 fn affinity(t: &Table<'_, '_>, cpus: u32) -> Result<Option<Vec<u32>>, Fault> {
