@@ -83,15 +83,15 @@ pub fn run(options: &Options) -> Result<ExitCode> {
     };
     part("Servers", Server::ALL.iter().map(server).collect());
     let _ = writeln!(text, "{NOT_ISOLATING}");
+    for (name, of) in ALIASES {
+        let _ = writeln!(text, "  {name:16}  short for {of}");
+    }
     let _ = writeln!(
         text,
         "Orders of best-effort work (order in [best_effort], scx_onbeat --best-effort):"
     );
     for order in Others::ALL {
         let _ = writeln!(text, "  {:16}  {}", order.name(), order.about());
-    }
-    for (name, of) in ALIASES {
-        let _ = writeln!(text, "  {name:16}  short for {of}");
     }
     let _ = writeln!(text, "To compare with (lab only):");
     for line in lines.iter().filter(|l| l.kind == "baseline") {

@@ -14,10 +14,21 @@
 /* Who uses more than that before it sleeps is no periodic thread, but bound by the CPU, ns. */
 #define OB_BERATE_MOST 50000000ULL
 
+/* As for every order; for the verifier, which looks at these once. */
+OB_FN u64 ob_berate_virtual(ob_task_p t OB_ARG, u64 ran)
+{
+	return ob_virtual(t, ran);
+}
+
+OB_FN u64 ob_berate_turn(ob_p ob OB_ARG)
+{
+	return ob_others_turn(ob);
+}
+
 /* A deadline for the next `use` ns, which expires after `most` ns. */
 OB_INLINE void ob_berate_ask(ob_task_p t, u64 use, u64 most)
 {
-	t->due = t->vtime + ob_virtual(t, use);
+	t->due = t->vtime + ob_berate_virtual(t, use);
 	t->expires = t->used + most;
 }
 
@@ -41,7 +52,7 @@ OB_INLINE void ob_berate_place(ob_p ob, ob_task_p t, u64 most, u64 from)
 		t->vtime = ob_max(ob_min(t->vtime, most), from - ob_min(credit, from));
 	/* It may be here from a reservation, awake. */
 	if (from != OB_NEVER || !t->expires)
-		ob_berate_woke(ob, t, ob_others_turn(ob));
+		ob_berate_woke(ob, t, ob_berate_turn(ob));
 	t->node.key = t->due - (t->vtime > most ? t->vtime - most : 0);
 	/* Before its deadline who has little weight may be far behind. */
 	t->at = t->vtime;
@@ -58,9 +69,9 @@ OB_INLINE void ob_berate_taken(ob_p ob, ob_task_p t)
 
 /* Who waited may be as far behind as what it asked for is long. Who did not, as nobody else did,
  * has no deadline yet. */
-OB_FN void ob_berate_begin(ob_p ob OB_ARG, ob_cpu_p c OB_ARG, ob_task_p t OB_ARG)
+OB_INLINE void ob_berate_begin(ob_p ob, ob_cpu_p c, ob_task_p t)
 {
-	u64 lag = ob_virtual(t, ob_max(t->burst, ob->slice)) + ob->slice;
+	u64 lag = ob_berate_virtual(t, ob_max(t->burst, ob->slice)) + ob->slice;
 
 	if (t->vtime + lag < c->vtime) {
 		t->due += c->vtime - ob->slice - t->vtime;
@@ -82,11 +93,11 @@ OB_FN void ob_berate_ran(ob_p ob OB_ARG, ob_task_p t OB_ARG, u64 ran)
 {
 	u64 turn;
 
-	t->vtime += ob_virtual(t, ran);
+	t->vtime += ob_berate_virtual(t, ran);
 	t->used += ran;
 	if (!ob_berate_expires(t, 0))
 		return;
-	turn = ob_others_turn(ob);
+	turn = ob_berate_turn(ob);
 	ob_berate_ask(t, turn, turn);
 }
 
@@ -107,7 +118,7 @@ OB_INLINE u64 ob_berate_key(ob_p ob, ob_task_p t)
 /* Its key once its deadline has expired, `ran` ns from now. */
 OB_INLINE u64 ob_berate_renewed(ob_p ob, ob_task_p t, u64 ran)
 {
-	return t->vtime + ob_virtual(t, ran + ob->slice);
+	return t->vtime + ob_berate_virtual(t, ran + ob->slice);
 }
 
 /* By what `t` goes before whom it takes the CPU from: messages that come one by one are best read
