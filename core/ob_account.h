@@ -232,10 +232,10 @@ OB_FN u64 ob_account_yields(ob_p ob OB_ARG, ob_server_p sv OB_ARG, ob_task_p pre
 {
 	ob_node_p first;
 
-	if (prev && !prev->server && prev->vtime < sv->vtime)
+	if (prev && !prev->server && ob_among_key(ob, prev) < sv->vtime)
 		return 1;
 	first = ob_tree_first(&ob->best_effort, bit);
-	return (first && first->key < sv->vtime) || ob_fair_impatient(ob, bit, now);
+	return (first && first->key < sv->vtime) || ob_others_impatient(ob, bit, now);
 }
 
 /* What is left of the turn of the demoted server on `c`, ns of one CPU, at most a slice. */
@@ -249,7 +249,7 @@ OB_FN u64 ob_account_turn(ob_p ob OB_ARG, ob_cpu_p c OB_ARG, ob_server_p sv OB_A
 		end = ob_min(end, n->key - OB_KEY_EQUAL);
 	if (end == OB_NEVER)
 		return ob->slice;
-	end += ob_fair_turn(ob);
+	end += ob_others_turn(ob);
 	return ob_min(end > sv->vtime ? end - sv->vtime : 0, ob->slice);
 }
 
@@ -272,7 +272,7 @@ OB_FN u64 ob_account_next(ob_p ob OB_ARG, ob_cpu_p c OB_ARG, ob_server_p sv OB_A
 /* Whether the demoted server on `c` makes room for best effort or another. */
 OB_FN u64 ob_account_turn_over(ob_p ob OB_ARG, ob_cpu_p c OB_ARG, ob_server_p sv OB_ARG, u64 now)
 {
-	return !ob_account_turn(ob, c, sv) || ob_fair_impatient(ob, OB_BIT(c->id), now);
+	return !ob_account_turn(ob, c, sv) || ob_others_impatient(ob, OB_BIT(c->id), now);
 }
 
 /* `sv`, described, counts on account `id`, which may take `rate` ahead of best effort in units of

@@ -62,12 +62,12 @@ OB_INLINE ob_task_p ob_other_take(ob_p ob, ob_cpu_p c, u64 now)
 		t = (ob_task_p)ob_thread_take(ob, sv, c, now);
 	}
 	if (!t)
-		return ob_fair_take(ob, c, now);
+		return ob_others_take(ob, c, now);
 	t->server = OB_NULL;
 	t->home = sv;
 	t->away = 1;
-	t->vtime = ob_fair_vtime(ob, t, now);
-	ob_fair_advance(ob, c, t->vtime);
+	t->vtime = ob_others_vtime(ob, t, now);
+	ob_others_advance(ob, c, t->vtime);
 	return t;
 }
 
@@ -161,7 +161,7 @@ OB_FN u64 ob_pick_unreserved(ob_p ob OB_ARG, u32 cpu, ob_task_p prev OB_ARG, u64
 {
 	ob_cpu_p c = ob_cpu(ob, cpu);
 	u64 bit = OB_BIT(cpu);
-	ob_task_p t = ob_fair_impatient(ob, bit, now);
+	ob_task_p t = ob_others_impatient(ob, bit, now);
 
 	ob_share_clear(ob, c, now);
 	c->timer = OB_NEVER;
@@ -171,14 +171,14 @@ OB_FN u64 ob_pick_unreserved(ob_p ob OB_ARG, u32 cpu, ob_task_p prev OB_ARG, u64
 		prev = OB_NULL;
 	else
 		t = (ob_task_p)ob_tree_first(&ob->best_effort, bit);
-	if (prev && (prev->cpus & bit) && (!t || prev->vtime <= t->node.key)) {
+	if (prev && (prev->cpus & bit) && (!t || ob_among_key(ob, prev) <= t->node.key)) {
 		t = prev;
-		ob_fair_advance(ob, c, t->vtime);
+		ob_others_advance(ob, c, t->vtime);
 		if (c->curr)
 			ob_arm(ob, c);
 	} else if (t) {
-		ob_fair_remove(ob, t, now);
-		ob_fair_advance(ob, c, t->vtime);
+		ob_others_remove(ob, t, now);
+		ob_others_advance(ob, c, t->vtime);
 		t->picked = 1;
 	} else {
 		c->key = OB_KEY_IDLE;
@@ -187,11 +187,11 @@ OB_FN u64 ob_pick_unreserved(ob_p ob OB_ARG, u32 cpu, ob_task_p prev OB_ARG, u64
 		return 0;
 	}
 	c->key = OB_KEY_BE;
-	ob_fair_has(c, t, now);
+	ob_others_has(c, t, now);
 	ob_idle_clear(ob, bit);
 	if (ob->best_effort.root) {
-		ob_fair_spread(ob);
-		c->timer = ob_min(c->timer, ob_fair_look(ob, c));
+		ob_others_spread(ob);
+		c->timer = ob_min(c->timer, ob_others_look(ob, c));
 		if (c->timer != OB_NEVER)
 			ob->rearm |= bit;
 	}
@@ -278,10 +278,10 @@ OB_FN u64 ob_pick(ob_p ob OB_ARG, u32 cpu, ob_task_p prev OB_ARG, u64 now)
 		ob_node_p first = ob_tree_first(&ob->best_effort, bit);
 
 		c->key = c->share ? ob_share_key(c, now) : c->relief ? best : OB_KEY_BE;
-		if (prev && !prev->server && (!first || prev->vtime <= first->key) &&
-		    !ob_fair_impatient(ob, bit, now) && !ob_tree_first(&ob->impatient, bit)) {
+		if (prev && !prev->server && (!first || ob_among_key(ob, prev) <= first->key) &&
+		    !ob_others_impatient(ob, bit, now) && !ob_tree_first(&ob->impatient, bit)) {
 			t = prev;
-			ob_fair_advance(ob, c, prev->vtime);
+			ob_others_advance(ob, c, prev->vtime);
 		} else {
 			t = ob_other_take(ob, c, now);
 		}
@@ -299,10 +299,10 @@ OB_FN u64 ob_pick(ob_p ob OB_ARG, u32 cpu, ob_task_p prev OB_ARG, u64 now)
 	if (t != prev)
 		t->picked = 1;
 	if (!t->server)
-		ob_fair_has(c, t, now);
+		ob_others_has(c, t, now);
 	if (t == prev)
 		ob_arm(ob, c);
-	ob_fair_spread(ob);
+	ob_others_spread(ob);
 	ob_pick_others(ob, c);
 	return (u64)t;
 }
@@ -398,7 +398,7 @@ OB_FN void ob_run(ob_p ob OB_ARG, u32 cpu, ob_task_p t OB_ARG, u64 now)
 		ob_account_begin(ob, top);
 		c->key = ob_server_key(top, now);
 	} else {
-		ob_fair_begin(ob, c, t);
+		ob_others_begin(ob, c, t);
 		if (!c->share && !c->relief)
 			c->key = OB_KEY_BE;
 	}
@@ -456,7 +456,7 @@ OB_FN void ob_stop(ob_p ob OB_ARG, u32 cpu, u64 reason, u64 now)
 	if (!t)
 		return;
 	ob_share_account(ob, c, now);
-	ob_fair_leaves(c, t);
+	ob_others_leaves(c, t);
 	ob_emit(ob, now, OB_KC(OB_EV_STOP, cpu), OB_TS(t->tid, sv ? sv->id : OB_NONE), reason, 0);
 	c->curr = OB_NULL;
 	c->server = OB_NULL;
@@ -513,7 +513,7 @@ OB_FN void ob_tick(ob_p ob OB_ARG, u32 cpu, u64 now)
 	}
 	if (sv ? ob_patience_relieves(ob, sv, OB_BIT(cpu), now) ||
 		     (ob_account_equal(sv) && ob_account_turn_over(ob, c, sv, now))
-	       : ob_fair_turn_over(ob, c, now) || ob_fair_overtaken(ob, c, now))
+	       : ob_others_turn_over(ob, c, now) || ob_others_overtaken(ob, c, now))
 		ob->kick |= OB_BIT(cpu);
 	ob_share_tick(ob, c, now);
 	ob_arm(ob, c);

@@ -47,17 +47,17 @@ u32 onbeat_step_begin_alone(ob_p ob, u32 cpu, ob_task_p t, u64 now)
 	int round = !t->picked;
 
 	if (round)
-		ob_fair_has(ob_cpu(ob, cpu), t, now);
+		ob_others_has(ob_cpu(ob, cpu), t, now);
 	return ob_begin_alone(ob, ob_cpu(ob, cpu), t, round);
 }
 void onbeat_step_begin(ob_p ob, u32 cpu, ob_task_p t, u64 now)
 {
 	ob_begin(ob, cpu, t, now);
 }
-void onbeat_step_charge(ob_task_p t, u64 ran)
+void onbeat_step_charge(ob_p ob, ob_task_p t, u64 ran)
 {
 	if (!t->server)
-		ob_fair_charge(t, ran);
+		ob_among_ran(ob, t, ran);
 }
 u32 onbeat_step_is_curr(ob_p ob, u32 cpu, ob_task_p t)
 {

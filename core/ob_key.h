@@ -11,8 +11,8 @@
 #ifndef OB_KEY_H
 #define OB_KEY_H
 
-#include "ob_fair.h"
 #include "ob_group.h"
+#include "ob_others.h"
 #include "orders/registry.h"
 
 /* Spent servers of a tight domain come behind all others, by deadline. */

@@ -82,15 +82,15 @@ EXPORT void ENTRY(strand)(ob_p ob, ob_server_p sv, u64 now)
 }
 EXPORT u32 ENTRY(strands)(ob_p ob)
 {
-	return !!ob_fair_strands(ob);
+	return !!ob_others_strands(ob);
 }
 EXPORT void ENTRY(attach)(ob_p ob, ob_task_p t, ob_server_p sv, u64 now)
 {
 	ob_attach(ob, t, sv, now);
 }
-EXPORT void ENTRY(charge)(ob_task_p t, u64 ran)
+EXPORT void ENTRY(charge)(ob_p ob, ob_task_p t, u64 ran)
 {
-	ob_fair_charge(t, ran);
+	ob_among_ran(ob, t, ran);
 }
 
 /* The registry, for the tools: name of policy `kind`, or null past the last. */

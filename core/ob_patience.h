@@ -119,14 +119,14 @@ OB_INLINE ob_server_p ob_patience_first(ob_p ob, u64 cpus, u64 now)
 
 	if (!n)
 		return OB_NULL;
-	t = ob_fair_impatient(ob, cpus, now);
+	t = ob_others_impatient(ob, cpus, now);
 	return t && ~t->node.over < n->key ? OB_NULL : OB_SERVER_OF_WAIT(n);
 }
 
 /* Whether somebody has lost its patience who waits for one of `cpus`. */
 OB_FN u64 ob_patience_is_lost(ob_p ob OB_ARG, u64 cpus, u64 now)
 {
-	return ob_fair_impatient(ob, cpus, now) || ob_tree_first(&ob->impatient, cpus);
+	return ob_others_impatient(ob, cpus, now) || ob_tree_first(&ob->impatient, cpus);
 }
 
 /* Whether who has lost its patience takes the place of `sv`, which has nothing left but slack:

@@ -285,10 +285,10 @@ OB_FN void ob_arm(ob_p ob OB_ARG, ob_cpu_p c OB_ARG)
 	} else {
 		if (c->share)
 			t = c->since + (c->owed ?: OB_ROTATE);
-		if (c->curr && ob_fair_crowded(ob))
-			t = ob_min(t, ob_max(c->started, c->since) + ob_fair_turn(ob));
+		if (c->curr && ob_others_crowded(ob))
+			t = ob_min(t, ob_max(c->started, c->since) + ob_others_turn(ob));
 		if (c->other)
-			t = ob_min(t, ob_max(ob_fair_look(ob, c), c->since + OB_WAKE_GRAIN));
+			t = ob_min(t, ob_max(ob_others_look(ob, c), c->since + OB_WAKE_GRAIN));
 	}
 	c->timer = t;
 	ob->rearm |= OB_BIT(c->id);

@@ -207,7 +207,7 @@ OB_FN void ob_unqueue(ob_p ob OB_ARG, ob_task_p t OB_ARG)
 	if (!t->waiting)
 		return;
 	if (!sv) {
-		ob_fair_subtract(ob, t);
+		ob_others_subtract(ob, t);
 		return;
 	}
 	ob_thread_unlink(sv, t);
@@ -224,7 +224,7 @@ OB_FN void ob_sleep(ob_p ob OB_ARG, ob_task_p t OB_ARG, u64 now)
 		return;
 	t->awake = 0;
 	if (!sv) {
-		ob_fair_slept(ob, t);
+		ob_among_slept(ob, t);
 		if (!t->away)
 			return;
 		t->away = 0;
@@ -316,7 +316,7 @@ OB_FN void ob_settle(ob_p ob OB_ARG, ob_task_p t OB_ARG, u64 now)
 	if (t->away && !out) {
 		t->away = 0;
 		t->server = sv;
-		ob_fair_slept(ob, t);
+		ob_among_slept(ob, t);
 	} else {
 		ob_move(ob, t, out ? OB_NULL : sv, now);
 	}
@@ -332,7 +332,7 @@ OB_INLINE void ob_ready_other(ob_p ob, ob_task_p t, u32 woke, u64 now)
 
 	if (ob->share_ready)
 		ob_share_arrive(ob, t->cpus & ~cpus, now);
-	ob_fair_enqueue(ob, t, woke, now);
+	ob_others_enqueue(ob, t, woke, now);
 	if (!(t->cpus & ob->online))
 		ob->kick |= ob->online & -ob->online;
 	cpus = t->cpus & ob->idle;
@@ -345,7 +345,7 @@ OB_INLINE void ob_ready_other(ob_p ob, ob_task_p t, u32 woke, u64 now)
 	if (ob->share_ready && ob_share_claim(ob, t->cpus, now))
 		return;
 	if (woke)
-		ob_fair_wake(ob, t, now);
+		ob_others_wake(ob, t, now);
 }
 
 /* `t`, of best effort, has woken, and went round the core. */

@@ -84,11 +84,13 @@ struct ob_task {
 	struct ob_server OB_ARENA *home;   /* whose thread it is while shut out of server's CPUs */
 	struct ob_task OB_ARENA *next;     /* in the server's list of waiting threads */
 	struct ob_task OB_ARENA *prev;
-	u64 cpus;   /* affinity */
-	u64 weight; /* OB_WEIGHT is nice 0 */
-	u64 vtime;  /* best-effort service received, weighted */
-	u64 burst;  /* CPU time it uses from waking to sleeping, as best effort; a guess, ns */
-	u64 used;   /* CPU time used since it woke, as best effort, ns */
+	u64 cpus;    /* affinity */
+	u64 weight;  /* OB_WEIGHT is nice 0 */
+	u64 vtime;   /* best-effort service received, weighted */
+	u64 burst;   /* CPU time it uses from waking to sleeping, as best effort; a guess, ns */
+	u64 used;    /* CPU time used since it woke, as best effort, ns */
+	u64 due;     /* BeRate: its deadline, virtual time, ... */
+	u64 expires; /* ... which holds until `used` is that; 0: none yet */
 	u64 turn; /* service in its present turn among its siblings, without what it now gets, ns */
 	/* The shell's own: what it needs to find the thread again, the reservation the thread is to
 	 * join, and the thread's CPU time when it began to run. */
@@ -106,6 +108,8 @@ struct ob_task {
 	u8 away;     /* best effort for a turn; its reservation (home) counts it as awake */
 	u8 told;     /* a thread has woken it, not an interrupt */
 	u8 notable;  /* counted in ob->notable */
+	u32 parts;   /* that it counts in ob->ahead while it waits, ... */
+	u64 at;      /* ... in virtual time */
 	/* The shell's: its program has completed the job, which the next pick is to be told; it has
 	 * left the class, stands in the list of those that have, and is no more. */
 	u8 completes;
@@ -330,11 +334,12 @@ struct ob_cpu {
 };
 
 struct ob {
-	struct ob_tree best_effort; /* waiting best-effort tasks, by virtual time */
+	struct ob_tree best_effort; /* waiting best-effort tasks (ob_others.h) */
 	u64 vtime;                  /* of the best-effort class: never goes back (ob_raise) */
 	u64 origin;                 /* of the virtual times that are summed up, ... */
 	s64 ahead;                  /* ... and by how much those who wait are ahead of it, in all */
-	u64 notable; /* of those, who may be worth a look before a slice is over (ob_fair_look) */
+	u64 parts;                  /* of which that is the sum */
+	u64 notable; /* of those, who may be worth a look before a slice is over (ob_others_look) */
 	u64 engaged; /* reservations that have threads */
 	u64 online;
 	u64 idle; /* CPUs with nothing to run that nobody has been sent to yet (ob_idle_set) */
@@ -352,6 +357,8 @@ struct ob {
 	u64 slice; /* best-effort time slice, ns */
 	u32 nr_cpus;
 	u32 nr_domains;
+	u32 others; /* order of best effort, enum ob_others_order (others/registry.h) */
+	u32 pad;
 	/* Trace: a ring written here and read by user space. */
 	struct ob_event OB_ARENA *ring;
 	u64 ring_size; /* events, 0: no trace */

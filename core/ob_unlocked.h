@@ -8,9 +8,9 @@
  * - `other`, `started`, `vtime` of a CPU: that CPU's, with or without the lock; `started` also who
  *   has the lock, while it runs a reservation. Others read them once (OB_READ) and may get an old
  *   answer: a guess.
- * - vtime, used, burst, ran, told, awake, picked, cpu of a thread that is unreserved and claimed:
- *   the CPU's that has it (the kernel lets one at a time). Otherwise, and all else of a thread
- *   always: of who has the lock.
+ * - vtime, used, burst, due, expires, ran, told, awake, picked, cpu of a thread that is unreserved
+ * and claimed: the CPU's that has it (the kernel lets one at a time). Otherwise, and all else of a
+ * thread always: of who has the lock.
  * - `key` of a CPU: written by it when it begins to run a thread, and under the lock. A claim
  *   (ob_preempt) that is overwritten has been kicked for, so the CPU picks.
  * - ob->idle: single bits, atomically, so that nobody writes back another CPU's bit.
@@ -98,7 +98,7 @@ OB_INLINE int ob_claim(ob_task_p t)
 /* Whether a thread of best effort that begins to run on `c` is nothing to the share or a crowd. */
 OB_INLINE int ob_is_plain(ob_p ob, ob_cpu_p c)
 {
-	return !c->share && !c->relief && !ob_fair_crowded(ob);
+	return !c->share && !c->relief && !ob_others_crowded(ob);
 }
 
 /* `t`, claimed and unreserved, begins to run on `c`; `round`: the core had not picked it. Whether
@@ -111,7 +111,7 @@ OB_INLINE int ob_begin_alone(ob_p ob, ob_cpu_p c, ob_task_p t, int round)
 	t->awake = 1;
 	t->picked = 0;
 	t->cpu = c->id;
-	ob_fair_begin(ob, c, t);
+	ob_others_begin(ob, c, t);
 	if (c->key == OB_KEY_IDLE) {
 		OB_WRITE(c->key, OB_KEY_BE);
 		ob_idle_clear(ob, OB_BIT(c->id));
@@ -156,7 +156,7 @@ OB_INLINE void ob_begin(ob_p ob, u32 cpu, ob_task_p t, u64 now)
  */
 OB_INLINE void ob_stop_alone(ob_cpu_p c, ob_task_p t, int goes_on)
 {
-	ob_fair_leaves(c, t);
+	ob_others_leaves(c, t);
 	if (goes_on)
 		OB_PUBLISH(t->running, 0U);
 }
@@ -165,7 +165,7 @@ OB_INLINE void ob_stop_alone(ob_cpu_p c, ob_task_p t, int goes_on)
 OB_INLINE void ob_sleep_alone(ob_p ob, ob_task_p t)
 {
 	t->awake = 0;
-	ob_fair_slept(ob, t);
+	ob_among_slept(ob, t);
 	OB_PUBLISH(t->running, 0U);
 }
 

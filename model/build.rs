@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Reads the core's registries of orders and of server policies, so that each is registered once, and numbers of its
-//! headers.
+//! Reads the core's registries of orders, of server policies and of orders of best effort, so that each is registered
+//! once, and numbers of its headers.
 
 use std::{env, fs, path::PathBuf};
 
 const ORDERS: &str = "../core/orders/registry.h";
 const SERVERS: &str = "../core/policies/registry.h";
+const OTHERS: &str = "../core/others/registry.h";
 
 /// Header, macro, its name here, type and meaning.
 const NUMBERS: [[&str; 5]; 8] = [
@@ -41,10 +42,13 @@ fn main() {
     println!("cargo:rerun-if-changed=build.rs");
     let keys: String = entries(ORDERS, "OB_ORDERS").iter().map(key).collect();
     let servers: String = entries(SERVERS, "OB_POLICIES").iter().map(server).collect();
+    let others: String = entries(OTHERS, "OB_OTHERS").iter().map(other).collect();
     let numbers: String = NUMBERS.iter().map(number).collect();
     let out = PathBuf::from(env::var("OUT_DIR").expect("cargo sets it"));
     fs::write(out.join("keys.rs"), format!("keys! {{\n{keys}}}\n")).expect("OUT_DIR is writable");
     fs::write(out.join("servers.rs"), format!("servers! {{\n{servers}}}\n"))
+        .expect("OUT_DIR is writable");
+    fs::write(out.join("others.rs"), format!("others! {{\n{others}}}\n"))
         .expect("OUT_DIR is writable");
     fs::write(out.join("numbers.rs"), numbers).expect("OUT_DIR is writable");
 }
@@ -58,9 +62,9 @@ fn number([header, macro_name, name, kind, about]: &[&str; 5]) -> String {
     format!("/// {about}\npub const {name}: {kind} = {value};\n")
 }
 
-/// The fields of each line `X(…)` of the macro `table` in `file`, which go on while lines end in a backslash. There are
-/// seven, the last of which is a text and may hold commas.
-fn entries(file: &str, table: &str) -> Vec<[String; 7]> {
+/// The `N` fields of each line `X(…)` of the macro `table` in `file`, which go on while lines end in a backslash. The
+/// last is a text and may hold commas.
+fn entries<const N: usize>(file: &str, table: &str) -> Vec<[String; N]> {
     println!("cargo:rerun-if-changed={file}");
     let text = fs::read_to_string(file).expect("a registry of the core");
     let (_, table) = text.split_once(&format!("#define {table}(X)")).expect("its table");
@@ -81,12 +85,12 @@ fn entries(file: &str, table: &str) -> Vec<[String; 7]> {
     lines
 }
 
-fn fields(file: &str, entry: &str) -> [String; 7] {
+fn fields<const N: usize>(file: &str, entry: &str) -> [String; N] {
     let fields = entry.strip_prefix("X(").and_then(|e| e.strip_suffix(')'));
     let fields: Vec<String> =
-        fields.map_or(vec![], |f| f.splitn(7, ',').map(|f| f.trim().into()).collect());
+        fields.map_or(vec![], |f| f.splitn(N, ',').map(|f| f.trim().into()).collect());
     fields.try_into().unwrap_or_else(|_| {
-        panic!("{file}: \"{entry}\" has not the seven fields that its head names")
+        panic!("{file}: \"{entry}\" has not the {N} fields that its head names")
     })
 }
 
@@ -116,4 +120,9 @@ fn server([name, _, text, enforced, isolates, lends, about]: &[String; 7]) -> St
     let (enforces, rests) = (enforced != "0", enforced == "2");
     let (isolates, lends) = (flag(SERVERS, isolates), lends != "NOT");
     format!("    {} {text} {enforces} {rests} {isolates} {lends} {about},\n", variant(name))
+}
+
+/// `X(FAIR, fair, "fair", "who …")` becomes `Fair "fair" "who …",`.
+fn other([name, _, text, about]: &[String; 4]) -> String {
+    format!("    {} {text} {about},\n", variant(name))
 }

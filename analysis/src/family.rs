@@ -10,6 +10,7 @@ use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 
+use onbeat_model::others::Others;
 use onbeat_model::policy::{DEFAULT_SHARE, Policy};
 use onbeat_model::taskset::{BestEffort, Kernel, Overheads, TaskEntry, TaskSet, Work};
 use onbeat_model::units::{MS, SEC, US};
@@ -141,7 +142,7 @@ impl Family {
             groups: Vec::new(),
             purses: Vec::new(),
             tasks: plans.iter().enumerate().map(entry).collect(),
-            best_effort: Some(BestEffort { count: BEST_EFFORT, nice: 0 }),
+            best_effort: Some(BestEffort { count: BEST_EFFORT, nice: 0, order: Others::default() }),
             name,
         }
     }

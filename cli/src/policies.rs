@@ -8,6 +8,7 @@ use anyhow::Result;
 use clap::Args;
 
 use crate::output::print;
+use onbeat_model::others::Others;
 use onbeat_model::policy::{ALIASES, BASELINES, CORE, DEFAULT, Order, Server};
 use serde::Serialize;
 
@@ -84,6 +85,13 @@ pub fn run(options: &Options) -> Result<ExitCode> {
     let _ = writeln!(text, "{NOT_ISOLATING}");
     for (name, of) in ALIASES {
         let _ = writeln!(text, "  {name:16}  short for {of}");
+    }
+    let _ = writeln!(
+        text,
+        "Orders of best-effort work (order in [best_effort], scx_onbeat --best-effort):"
+    );
+    for order in Others::ALL {
+        let _ = writeln!(text, "  {:16}  {}", order.name(), order.about());
     }
     let _ = writeln!(text, "To compare with (lab only):");
     for line in lines.iter().filter(|l| l.kind == "baseline") {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! The protocol of `ob_unlocked.h`: all orders in which CPUs can go through the real code, with writes that reach
-//! memory late as on x86-64. And that each of its barriers and atomic accesses is needed.
+//! memory late as on x86-64, under every order of best effort. And that each of its barriers and atomic accesses is needed.
 
 #[path = "unlocked/kernel.rs"]
 mod kernel;
@@ -24,7 +24,11 @@ struct Scenario {
 
 impl Scenario {
     fn explore(&self, mutation: Mutation) -> Verdict {
-        let mut world = World::new(self.cpus.len(), self.affinity, self.crowded);
+        self.explore_under(ffi::OB_OTHERS_FAIR, mutation)
+    }
+
+    fn explore_under(&self, others: u32, mutation: Mutation) -> Verdict {
+        let mut world = World::new(self.cpus.len(), self.affinity, self.crowded, others);
         for (cpu, op) in self.before {
             world.act(*cpu, *op);
         }
@@ -91,8 +95,10 @@ const IDLES: Scenario = Scenario {
 };
 
 fn holds(scenario: &Scenario) {
-    if let Err(wrong) = scenario.explore(Mutation::None) {
-        panic!("{wrong}");
+    for others in 0..ffi::OB_OTHERS_COUNT {
+        if let Err(wrong) = scenario.explore_under(others, Mutation::None) {
+            panic!("order {others}: {wrong}");
+        }
     }
 }
 

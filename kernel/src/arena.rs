@@ -21,6 +21,8 @@ pub struct Layout {
     pub domains: u32,
     /// Best effort's guaranteed share of every CPU, in thousandths.
     pub share_permille: u32,
+    /// Order of best effort among itself, by its number in the core.
+    pub others: u32,
     /// How much of that share is served at a time, ns.
     pub share_quantum: u64,
     /// Threads the core can hold; further ones run as best effort outside of it.
@@ -98,6 +100,7 @@ impl Arena {
                     layout.domains
                 );
             }
+            s.ob.others = layout.others;
             s.ob.online &= layout.online;
             s.ob.idle &= layout.online;
             s.servers = base.add(servers).cast();

@@ -25,6 +25,7 @@ use onbeat_kernel::service::{Service, Socket};
 use onbeat_kernel::settings::{Settings, kind};
 use onbeat_kernel::stats::{self, Metrics};
 use onbeat_kernel::system::{Proc, System, Watch};
+use onbeat_model::others::Others;
 use onbeat_model::policy::{DEFAULT_SHARE, Policy, Sets, Splits};
 use onbeat_model::protocol::{Request, Response};
 use onbeat_model::units::{Fraction, format_percent, parse_duration, parse_percent};
@@ -66,6 +67,9 @@ struct Options {
     /// What best-effort work is guaranteed of every CPU
     #[arg(long, default_value_t = format_percent(DEFAULT_SHARE), value_name = "PERCENT")]
     best_effort_share: String,
+    /// Order of best-effort work among itself; `onbeat policies` lists them
+    #[arg(long, default_value_t, value_name = "ORDER")]
+    best_effort: Others,
     /// Where to listen for requests
     #[arg(long, default_value = "/run/onbeat/control.sock", value_name = "PATH")]
     socket: PathBuf,
@@ -459,6 +463,7 @@ fn layout(options: &Options, settings: &Settings) -> Result<Layout> {
         cpus: settings.cpus,
         domains: settings.domains(),
         share_permille: permille as u32,
+        others: options.best_effort.number(),
         share_quantum: OB_SHARE_QUANTUM.into(),
         tasks: machine::threads_most(),
         servers: RESERVATIONS,

@@ -4,6 +4,7 @@
 //! - [`units`]: durations and percentages as people write them, exact.
 //! - [`taskset`]: the task-set file; [`workgen`]: the execution times it stands for.
 //! - [`policy`]: which scheduling policies have a name.
+//! - [`others`]: in which order best-effort work is served.
 //! - [`numbers`]: numbers of the core that all rooms keep to.
 //! - [`event`], [`run`]: what every world records; [`metrics`]: what the records amount to.
 //! - [`agreement`]: how far two runs are the same.
@@ -15,6 +16,7 @@ pub mod agreement;
 pub mod event;
 pub mod metrics;
 pub mod numbers;
+pub mod others;
 pub mod policy;
 pub mod protocol;
 pub mod run;

@@ -93,6 +93,16 @@ impl Core {
         self.tasks[i].kernel = 1;
     }
 
+    /// Best effort is served in this order, a number of the core's registry, from the beginning on.
+    pub fn among_others(&mut self, order: u32) {
+        self.ob.others = order;
+    }
+
+    /// Whether task `i` holds a reservation.
+    pub fn reserved(&self, i: usize) -> bool {
+        !self.tasks[i].server.is_null() || !self.tasks[i].home.is_null()
+    }
+
     /// Other threads wake task `i`, not interrupts.
     pub fn told(&mut self, i: usize) {
         self.tasks[i].told = 1;
@@ -252,7 +262,8 @@ impl Core {
 
     /// Best-effort task `i` has had `ran` ns of a CPU.
     pub fn charge(&mut self, i: usize, ran: u64) {
-        unsafe { ffi::onbeat_charge(self.task(i), ran) }
+        let task = self.task(i);
+        unsafe { ffi::onbeat_charge(self.ob(), task, ran) }
     }
 
     /// The timer of `cpu` is due.

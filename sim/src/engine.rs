@@ -67,6 +67,8 @@ impl Load {
 
 struct Task {
     load: Load,
+    /// It pays for what it has, in slices: it has no reservation, or never sleeps.
+    best_effort: bool,
     /// The present or next job, when it is released, and its absolute deadline.
     job: usize,
     release: u64,
@@ -136,7 +138,9 @@ impl Engine {
     ) -> Self {
         let tasks: Vec<Task> = loads
             .into_iter()
-            .map(|load| Task {
+            .enumerate()
+            .map(|(i, load)| Task {
+                best_effort: !core.reserved(i) || matches!(load, Load::Endless),
                 release: load.release(0),
                 due: load.due(0),
                 load,
@@ -365,7 +369,7 @@ impl Engine {
         let t = &mut self.tasks[c.task];
         t.remaining -= ran.min(t.remaining);
         t.executed += ran;
-        if matches!(t.load, Load::Endless) {
+        if t.best_effort {
             self.core.charge(c.task, ran);
         }
     }
@@ -380,8 +384,8 @@ impl Engine {
         self.progress(cpu);
         let prev = self.cpus[cpu].task;
         let next = self.core.pick(cpu as u32, prev, now);
-        let endless = next != NOBODY && matches!(self.tasks[next].load, Load::Endless);
-        let slice = if endless { now + SLICE } else { u64::MAX };
+        let slices = next != NOBODY && self.tasks[next].best_effort;
+        let slice = if slices { now + SLICE } else { u64::MAX };
         if next == prev {
             self.cpus[cpu].slice = slice;
             return;
@@ -426,11 +430,11 @@ impl Engine {
         let now = self.now;
         let c = &mut self.cpus[cpu];
         let t = &self.tasks[c.task];
-        let endless = matches!(t.load, Load::Endless);
+        let slices = t.best_effort;
         c.switch = u64::MAX;
         c.start = now;
         c.finish = now + t.remaining;
-        c.slice = if endless { now + SLICE } else { u64::MAX };
+        c.slice = if slices { now + SLICE } else { u64::MAX };
         self.core.run(cpu as u32, c.task, now);
     }
 

@@ -194,6 +194,8 @@ fn engine(
         if detail == Detail::All { 1 << 14 } else { 0 },
     );
 
+    core.among_others(set.others().number());
+
     let mut infos = Vec::new();
     let mut loads = Vec::new();
     let planned = planned(set, policy, share_least);

@@ -4,6 +4,7 @@
 
 use onbeat_core::ffi;
 use onbeat_model::event::EventKind;
+use onbeat_model::others::Others;
 use onbeat_model::taskset::Overheads;
 use onbeat_sim::{Core, Detail, Engine, Load, Reservation};
 
@@ -13,9 +14,22 @@ const S: u64 = 1_000 * MS;
 const WATCHDOG: u64 = 9 * S;
 
 /// The longest that one of `crowd` endless threads of one CPU waits in 30 s, ns, beside a reservation of budget and
-/// period under `policy` whose program never sleeps.
+/// period under `policy` whose program never sleeps, in
+/// whatever order.
 fn longest_wait(crowd: usize, beside: Option<(u64, u64)>, policy: &str) -> u64 {
+    let under = |order| longest_wait_under(order, crowd, beside, policy);
+    Others::ALL.iter().map(|order| under(*order)).max().unwrap()
+}
+
+/// The same with best effort in that order.
+fn longest_wait_under(
+    order: Others,
+    crowd: usize,
+    beside: Option<(u64, u64)>,
+    policy: &str,
+) -> u64 {
     let mut core = Core::new(1, 1, 50, MS, crowd + 1, 1 << 14);
+    core.among_others(order.number());
     let kind = onbeat_core::server_policies().iter().position(|n| *n == policy);
     let mut loads = Vec::new();
     core.init_task(0, 1, onbeat_sim::NICE_0);

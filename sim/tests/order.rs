@@ -6,6 +6,7 @@ mod common;
 use common::replay::{View, audit, replay};
 use common::{ANYTHING, Case, Kind, Task, play, policies, systems};
 use onbeat_model::event::EventKind;
+use onbeat_model::others::Others;
 use onbeat_model::policy::{CorePolicy, Key, Server};
 use onbeat_model::run::Run;
 use onbeat_model::taskset::{BestEffort, Kernel, Overheads, TaskEntry, TaskSet, Work};
@@ -206,7 +207,11 @@ fn set_of(case: &Case) -> TaskSet {
         groups: Vec::new(),
         purses: Vec::new(),
         tasks: case.tasks.iter().filter(|t| !t.times.is_empty()).enumerate().map(entry).collect(),
-        best_effort: Some(BestEffort { count: case.best_effort as u32, nice: 0 }),
+        best_effort: Some(BestEffort {
+            count: case.best_effort as u32,
+            nice: 0,
+            order: Others::default(),
+        }),
     }
 }
 

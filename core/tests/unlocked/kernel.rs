@@ -63,8 +63,9 @@ pub struct World {
 }
 
 impl World {
-    /// Threads with these affinities on so many CPUs. In a crowd they begin to run under the lock.
-    pub fn new(cpus: usize, affinity: [u64; THREADS], crowded: bool) -> Self {
+    /// Threads with these affinities on so many CPUs, best effort in the order of this number. In a crowd they begin to
+    /// run under the lock.
+    pub fn new(cpus: usize, affinity: [u64; THREADS], crowded: bool, others: u32) -> Self {
         // SAFETY: plain numbers and null pointers.
         let mut arena: Box<Arena> = Box::new(unsafe { std::mem::zeroed() });
         let at = &raw mut *arena;
@@ -91,6 +92,7 @@ impl World {
                 core::onbeat_step_task_make(&raw mut (*at).tasks[t], t as u32, cpus);
             }
         }
+        arena.ob.others = others;
         if crowded {
             // More than the time in which all have had a turn.
             arena.ob.slice = 6_000_000_000;
@@ -175,7 +177,7 @@ impl World {
 
     fn charge(&self, t: usize, ran: u64) {
         // SAFETY: as above.
-        unsafe { core::onbeat_step_charge(self.task(t), ran) };
+        unsafe { core::onbeat_step_charge(self.ob(), self.task(t), ran) };
     }
 
     fn enqueue(&self, t: usize) {

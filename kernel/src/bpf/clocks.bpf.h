@@ -110,7 +110,7 @@ int clock_event(struct bpf_perf_event_data *ctx)
 		return 0;
 	c = &shell->ob.cpu[cpu & 63];
 	/* For best effort among itself such a look is too dear. */
-	if ((c->timer <= now && (c->server || c->share || ob_fair_crowded(&shell->ob))) ||
+	if ((c->timer <= now && (c->server || c->share || ob_others_crowded(&shell->ob))) ||
 	    shell->ob.alarm_at <= now || shell->gone)
 		scx_bpf_kick_cpu(cpu, SCX_KICK_PREEMPT);
 	return 0;

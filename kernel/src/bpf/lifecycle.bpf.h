@@ -108,8 +108,7 @@ s32 BPF_STRUCT_OPS_SLEEPABLE(onbeat_init_task, struct task_struct *p,
 	t->vtime = shell->ob.vtime;
 	/* It goes on where its parent is: else a chain of forks would go before everybody. */
 	if (parent && !parent->server)
-		t->vtime =
-		    ob_max(t->vtime, parent->vtime + ob_fair_weighted(parent, used_by(parent)));
+		t->vtime = ob_max(t->vtime, parent->vtime + ob_virtual(parent, used_by(parent)));
 	t->burst = shell->ob.slice;
 	t->cpu = scx_bpf_task_cpu(p);
 	t->kernel = !!(p->flags & PF_KTHREAD);

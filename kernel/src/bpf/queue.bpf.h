@@ -13,7 +13,7 @@ static __always_inline void charge_share(struct task_struct *p, ob_task_p t)
 {
 	u64 ran = p->se.sum_exec_runtime;
 
-	ob_fair_charge(t, ran - t->ran);
+	ob_among_ran(&shell->ob, t, ran - t->ran);
 	t->ran = ran;
 }
 
@@ -242,9 +242,9 @@ OB_FN void rescue(u64 now)
 
 		LOCKED(fx)
 		{
-			t = ob_fair_stranded(&shell->ob);
+			t = ob_others_stranded(&shell->ob);
 			if (t) {
-				ob_fair_remove(&shell->ob, t, now);
+				ob_others_remove(&shell->ob, t, now);
 				t->picked = 1;
 			}
 			UNLOCK(fx);
@@ -350,7 +350,7 @@ void BPF_STRUCT_OPS(onbeat_dispatch, s32 cpu, struct task_struct *prev)
 	}
 	if (!use_timers && shell->gone)
 		cpus_gone(now);
-	if (ob_fair_strands(&shell->ob))
+	if (ob_others_strands(&shell->ob))
 		rescue(now);
 	for (try = OB_ZERO; try < 8 && can_loop; try++) {
 		ob_task_p t = (ob_task_p)dispatch_pick(cpu, pt, now);

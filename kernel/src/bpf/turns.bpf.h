@@ -26,7 +26,7 @@ void BPF_STRUCT_OPS(onbeat_running, struct task_struct *p)
 		bool round = !t->picked;
 
 		if (round)
-			ob_fair_has(c, t, bpf_ktime_get_ns());
+			ob_others_has(c, t, bpf_ktime_get_ns());
 		if (p->scx.slice == SCX_SLICE_INF)
 			scx_bpf_task_set_slice(p, slice);
 		if (ob_begin_alone(&shell->ob, c, t, round))

@@ -21,6 +21,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+use crate::others::Others;
 use crate::policy::Policy;
 use crate::units::{Fraction, HOUR, MS, SEC, US};
 
@@ -230,6 +231,9 @@ pub struct BestEffort {
     pub count: u32,
     /// Their nice value, −20 to 19.
     pub nice: i32,
+    /// In which order everything without a reservation is served among itself.
+    #[serde(default)]
+    pub order: Others,
 }
 
 /// One periodic task: a copy of an entry.
@@ -318,6 +322,11 @@ impl TaskSet {
     /// Number of best-effort processes.
     pub fn best_effort_count(&self) -> u32 {
         self.best_effort.map_or(0, |b| b.count)
+    }
+
+    /// In which order everything without a reservation is served.
+    pub fn others(&self) -> Others {
+        self.best_effort.map_or_else(Others::default, |b| b.order)
     }
 }
 

@@ -11,6 +11,7 @@ use super::{
     BestEffort, Group, Kernel, LoadError, Overheads, Purse, TaskEntry, TaskSet, group, limits,
     purse, work,
 };
+use crate::others::Others;
 use crate::policy::{DEFAULT_SHARE, Policy};
 use crate::units::{Fraction, clip, format_duration, format_percent};
 
@@ -385,14 +386,24 @@ fn overheads(top: &Table<'_, '_>) -> Result<Overheads, Fault> {
 }
 
 fn best_effort(top: &Table<'_, '_>) -> Result<Option<BestEffort>, Fault> {
-    let known = ["count", "nice"];
+    let known = ["count", "nice", "order"];
     let Some(t) = top.table("best_effort", "[best_effort]", "{ count = 8 }", &known)? else {
         return Ok(None);
     };
     let count = t.integer("count", 0, limits::TASKS as i64)?;
     let count = t.required("count", "8", count)?.value as u32;
     let nice = t.integer("nice", -20, 19)?.map_or(0, |n| n.value as i32);
-    Ok(Some(BestEffort { count, nice }))
+    let order = match t.string("order")? {
+        None => Others::default(),
+        Some(order) => match order.value.parse() {
+            Ok(order) => order,
+            Err(_) => {
+                let reason = format!("no order of best effort is called \"{}\"", clip(order.value));
+                return fault(order.at, reason, format!("there are {}", Others::names()));
+            }
+        },
+    };
+    Ok(Some(BestEffort { count, nice, order }))
 }
 
 /// CPUs of the machine, ascending; `None` if the key is not there.

@@ -75,7 +75,7 @@ fn every_key_arrives_where_it_belongs() {
     assert_eq!((movie.user.as_deref(), set.limited_users()), (Some("anna"), vec![Some("anna")]));
     let player = Work::Movie { path: "bigbuckbunny.mp4".into(), size: Some((960, 540)) };
     assert_eq!(set.tasks[1].work, player);
-    assert_eq!(set.best_effort, Some(BestEffort { count: 8, nice: 5 }));
+    assert_eq!(set.best_effort, Some(BestEffort { count: 8, nice: 5, order: Others::Fair }));
     let back: TaskSet = serde_json::from_str(&serde_json::to_string(&set).unwrap()).unwrap();
     assert_eq!(back, set);
 }
@@ -160,6 +160,7 @@ fn each_mistake_is_blamed_on_its_line_with_a_remedy() {
         (top("best_effort = { nice = 1 }"), 3, "add count = 8"),
         (top("best_effort = { count = 1, nice = 20 }"), 3, "between -20 and 19"),
         (top("best_effort = { count = 1001 }"), 3, "between 0 and 1000"),
+        (top("best_effort = { count = 1, order = \"best\" }"), 3, "fair, berate"),
         ("cpus = 2\nduration = \"1s\"\n".into(), 1, "describes no work"),
         ("cpus = 2\nduration = \"1s\"\ntask = 3".into(), 3, "[[task]]"),
         ("cpus = 2\nduration = \"1s\"\n[task]\nname = \"a\"".into(), 3, "two brackets"),

@@ -47,6 +47,7 @@ impl TaskSet {
         if let Some(best_effort) = self.best_effort {
             let _ = write!(text, "\n[best_effort]\ncount = {}\n", best_effort.count);
             line(&mut text, "nice", &best_effort.nice.to_string());
+            line(&mut text, "order", &quoted(best_effort.order.name()));
         }
         text
     }
@@ -179,7 +180,7 @@ mod tests {
             clusters = 3
             kernel = "rt"
             overheads = { dispatch = "1us", migration = "7ns" }
-            best_effort = { count = 2, nice = -3 }
+            best_effort = { count = 2, nice = -3, order = "berate" }
             [[task]]
             name = "a"
             count = 2

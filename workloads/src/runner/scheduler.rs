@@ -93,6 +93,7 @@ impl Scheduler {
                 .args(["--cpus", &format!("0-{}", set.cpus - 1)])
                 .args(["--clusters", &set.clusters.to_string()])
                 .args(["--best-effort-share", &format_percent(set.best_effort_share)])
+                .args(["--best-effort", set.others().name()])
                 .arg("--socket")
                 .arg(folder.path().join("socket"))
                 .arg("--events")

@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Virtual time of best effort, by which every order of it (others/registry.h) reckons: what a
+ * thread has had for its weight; that of nice 0 runs at the clock's speed.
+ */
+#ifndef OB_VIRTUAL_H
+#define OB_VIRTUAL_H
+
+#include "ob_share.h"
+
+/* By so much of virtual time who wakes must as a rule be before who runs to have the CPU at once.
+ * Less gains nobody anything but switches, where many threads send each other messages. */
+#define OB_WAKE_GRAIN 500000ULL
+
+/* All best-effort threads of one CPU have a turn within this time, ns, as long as turns need not be
+ * shorter than the least: with reservations the share alone must do for it. */
+#define OB_OTHERS_ROUND 5000000000ULL
+#define OB_OTHERS_TURN_LEAST 20000ULL
+
+/* Virtual time for `ran` ns of service. */
+OB_INLINE u64 ob_virtual(ob_task_p t, u64 ran)
+{
+	return t->weight == OB_WEIGHT ? ran : ran * OB_WEIGHT / ob_max(t->weight, 1);
+}
+
+/* How long a turn among best-effort threads is: a slice, or less in a crowd. (Who waits is counted
+ * for all CPUs: they may all be bound to one.) */
+OB_INLINE u64 ob_others_turn(ob_p ob)
+{
+	u64 round = OB_OTHERS_ROUND;
+
+	if (ob->engaged && ob->share_permille)
+		round = round / 1000 * ob->share_permille;
+	round /= ob->best_effort.count + ob->outwaited + 1;
+	return ob_min(ob_max(round, OB_OTHERS_TURN_LEAST), ob->slice);
+}
+
+/* Whether turns are so short that the shell's slices do not do. */
+OB_INLINE int ob_others_crowded(ob_p ob)
+{
+	return ob_others_turn(ob) < ob->slice;
+}
+
+#endif

@@ -1,0 +1,164 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * BeRate: Banachowski and Brandt, "Better real-time response for time-share scheduling", WPDRTS
+ * 2003. Nobody says which threads are periodic. Each has a deadline, by which its part of the CPU
+ * would yield what it is likely to use until it sleeps, and the earliest runs: who computes for a
+ * while and then sleeps is done when its part allows, if not before. The paper's deadline is
+ * now + e * L / q, of e ns at a time in an epoch L in which the thread has the quantum q. In
+ * virtual time, which passes as fast as epochs do, that is v + e / w, whatever the load; and v,
+ * what the thread has had, is paid as ever, so nobody has more than its part (docs/decisions.md).
+ */
+#ifndef OB_OTHERS_BERATE_H
+#define OB_OTHERS_BERATE_H
+
+/* Who uses more than that before it sleeps is no periodic thread, but bound by the CPU, ns. */
+#define OB_BERATE_MOST 50000000ULL
+
+/* As for every order; for the verifier, which looks at these once. */
+OB_FN u64 ob_berate_virtual(ob_task_p t OB_ARG, u64 ran)
+{
+	return ob_virtual(t, ran);
+}
+
+OB_FN u64 ob_berate_turn(ob_p ob OB_ARG)
+{
+	return ob_others_turn(ob);
+}
+
+/* A deadline for the next `use` ns, which expires after `most` ns. */
+OB_INLINE void ob_berate_ask(ob_task_p t, u64 use, u64 most)
+{
+	t->due = t->vtime + ob_berate_virtual(t, use);
+	t->expires = t->used + most;
+}
+
+/* `t` has woken. Its jobs vary: up to twice as much is done by the same deadline, where turns need
+ * not be shorter. */
+OB_INLINE void ob_berate_woke(ob_p ob, ob_task_p t, u64 turn)
+{
+	/* Of a new one nothing is known. */
+	u64 use = t->burst ?: ob->slice, most = ob_max(2 * use, ob->slice);
+
+	most = turn < ob->slice ? turn : most;
+	ob_berate_ask(t, ob_min(use, most), most);
+}
+
+/* Who slept begins up to a slice behind the others if it had less than its part. */
+OB_INLINE void ob_berate_place(ob_p ob, ob_task_p t, u64 most, u64 from)
+{
+	u64 credit = t->told ? ob->slice / 2 : ob->slice;
+
+	if (from != OB_NEVER)
+		t->vtime = ob_max(ob_min(t->vtime, most), from - ob_min(credit, from));
+	/* It may be here from a reservation, awake. */
+	if (from != OB_NEVER || !t->expires)
+		ob_berate_woke(ob, t, ob_berate_turn(ob));
+	t->node.key = t->due - (t->vtime > most ? t->vtime - most : 0);
+	/* Before its deadline who has little weight may be far behind. */
+	t->at = t->vtime;
+	t->parts = (u32)ob_max(t->weight / 16, 1);
+	t->notable = 1;
+}
+
+/* As under `fair`: what it was put forward for counts once it is served. */
+OB_INLINE void ob_berate_taken(ob_p ob, ob_task_p t)
+{
+	t->vtime -= t->due - t->node.key;
+	t->due = t->node.key;
+}
+
+/* Who waited may be as far behind as what it asked for is long. Who did not, as nobody else did,
+ * has no deadline yet. */
+OB_INLINE void ob_berate_begin(ob_p ob, ob_cpu_p c, ob_task_p t)
+{
+	u64 lag = ob_berate_virtual(t, ob_max(t->burst, ob->slice)) + ob->slice;
+
+	if (t->vtime + lag < c->vtime) {
+		t->due += c->vtime - ob->slice - t->vtime;
+		t->vtime = c->vtime - ob->slice;
+	}
+	if (!t->expires)
+		ob_berate_woke(ob, t, ob->slice);
+}
+
+/* Whether, once `t` has run for `ran` ns more, its deadline will have expired. The kernel's ticks
+ * end slices a little early. */
+OB_INLINE int ob_berate_expires(ob_task_p t, u64 ran)
+{
+	return t->used + ran + OB_WAKE_GRAIN >= t->expires;
+}
+
+/* Who goes on past its deadline's expiration is bound by the CPU: a slice, and so on. */
+OB_FN void ob_berate_ran(ob_p ob OB_ARG, ob_task_p t OB_ARG, u64 ran)
+{
+	u64 turn;
+
+	t->vtime += ob_berate_virtual(t, ran);
+	t->used += ran;
+	if (!ob_berate_expires(t, 0))
+		return;
+	turn = ob_berate_turn(ob);
+	ob_berate_ask(t, turn, turn);
+}
+
+OB_INLINE void ob_berate_slept(ob_p ob, ob_task_p t)
+{
+	u64 used = t->used > OB_BERATE_MOST ? ob->slice : t->used;
+
+	t->burst = (t->burst + used) / 2;
+	t->used = 0;
+	t->expires = 0;
+}
+
+OB_INLINE u64 ob_berate_key(ob_p ob, ob_task_p t)
+{
+	return t->due;
+}
+
+/* Its key once its deadline has expired, `ran` ns from now. */
+OB_INLINE u64 ob_berate_renewed(ob_p ob, ob_task_p t, u64 ran)
+{
+	return t->vtime + ob_berate_virtual(t, ran + ob->slice);
+}
+
+/* By what `t` goes before whom it takes the CPU from: messages that come one by one are best read
+ * together. */
+OB_INLINE u64 ob_berate_threshold(ob_task_p t)
+{
+	return t->node.key + (t->told ? OB_WAKE_GRAIN : 0);
+}
+
+OB_INLINE u64 ob_berate_beats(ob_p ob, ob_task_p t, ob_task_p other, u64 ran)
+{
+	u64 key = ob_berate_expires(other, ran) ? ob_berate_renewed(ob, other, ran) : other->due;
+
+	return key > ob_berate_threshold(t);
+}
+
+/* ns until the deadline of `t` expires. */
+OB_INLINE u64 ob_berate_left(ob_task_p t)
+{
+	return t->expires - ob_min(t->used + OB_WAKE_GRAIN, t->expires);
+}
+
+OB_INLINE u64 ob_berate_passes(ob_p ob, ob_cpu_p c, ob_task_p other, ob_task_p t)
+{
+	u64 left = other->due > ob_berate_threshold(t) ? 0 : ob_berate_left(other);
+
+	return c->started + ob_max(left, OB_WAKE_GRAIN);
+}
+
+OB_INLINE u64 ob_berate_look(ob_p ob, ob_cpu_p c, ob_task_p other, ob_task_p first)
+{
+	u64 at = c->started + 2 * OB_WAKE_GRAIN, left = ob_berate_left(other);
+	u64 key = ob_berate_threshold(first);
+
+	if (other->due > key)
+		return at;
+	/* The slice ends by itself. */
+	if (left + OB_WAKE_GRAIN >= ob->slice || ob_berate_renewed(ob, other, left) <= key)
+		return OB_NEVER;
+	return ob_max(at, c->started + left);
+}
+
+#endif

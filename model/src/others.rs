@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! In which order best-effort work is served among itself: one for each line of the core's registry
+//! (`core/others/registry.h`), from which this is made.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+macro_rules! others {
+    ($($variant:ident $name:literal $about:literal,)*) => {
+        /// Who of best-effort work goes first.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+        #[serde(try_from = "String", into = "String")]
+        pub enum Others {
+            $(#[doc = $about] $variant,)*
+        }
+
+        impl Others {
+            /// All, in the order of the core's registry, by whose numbers the core knows them.
+            pub const ALL: &[Others] = &[$(Others::$variant,)*];
+
+            /// Its name in the core's registry.
+            pub fn name(self) -> &'static str {
+                match self {
+                    $(Others::$variant => $name,)*
+                }
+            }
+
+            /// What it does, in a few words.
+            pub fn about(self) -> &'static str {
+                match self {
+                    $(Others::$variant => $about,)*
+                }
+            }
+        }
+    };
+}
+include!(concat!(env!("OUT_DIR"), "/others.rs"));
+
+impl Others {
+    /// Its number in the core.
+    pub fn number(self) -> u32 {
+        self as u32
+    }
+
+    /// The names of all, for messages.
+    pub fn names() -> String {
+        let names: Vec<&str> = Others::ALL.iter().map(|o| o.name()).collect();
+        names.join(", ")
+    }
+}
+
+impl Default for Others {
+    /// The first of the core's registry, which is in force where nobody names one.
+    fn default() -> Self {
+        Others::ALL[0]
+    }
+}
+
+impl fmt::Display for Others {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for Others {
+    type Err = String;
+
+    fn from_str(name: &str) -> Result<Self, String> {
+        let unknown = || {
+            format!("no order of best effort is called \"{name}\"; there are {}", Others::names())
+        };
+        Others::ALL.iter().find(|o| o.name() == name).copied().ok_or_else(unknown)
+    }
+}
+
+impl TryFrom<String> for Others {
+    type Error = String;
+
+    fn try_from(name: String) -> Result<Self, String> {
+        name.parse()
+    }
+}
+
+impl From<Others> for String {
+    fn from(order: Others) -> Self {
+        order.name().into()
+    }
+}
