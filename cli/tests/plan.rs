@@ -46,6 +46,8 @@ impl Engine for Notes {
         Ok(())
     }
 
+    fn purse(&mut self, _: usize, _: &onbeat_kernel::arena::Purse) {}
+
     fn server(&self, _: u32) -> Option<ob_server> {
         None
     }

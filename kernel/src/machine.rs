@@ -269,6 +269,14 @@ pub fn obstacles() -> Vec<Obstacle> {
     checks.iter().filter_map(|check| check().err()).collect()
 }
 
+/// Now, by the clock that the scheduler goes by, ns.
+pub fn monotonic() -> u64 {
+    let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the kernel fills it.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut now) };
+    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -298,12 +306,4 @@ mod tests {
             assert!(parse_cpus(bad).is_err_and(|e| e.contains("write for example")), "{bad}");
         }
     }
-}
-
-/// Now, by the clock that the scheduler goes by, ns.
-pub fn monotonic() -> u64 {
-    let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: the kernel fills it.
-    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut now) };
-    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
