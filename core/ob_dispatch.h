@@ -14,14 +14,17 @@
 #ifndef OB_DISPATCH_H
 #define OB_DISPATCH_H
 
+#include "choose/registry.h"
 #include "ob_online.h"
 
 /* Takes the first waiting thread of `sv` that may run on `c`; of the first member's of a group. */
-OB_FN u64 ob_thread_take(ob_p ob OB_ARG, ob_server_p sv OB_ARG, ob_cpu_p c OB_ARG)
+OB_FN u64 ob_thread_take(ob_p ob OB_ARG, ob_server_p sv OB_ARG, ob_cpu_p c OB_ARG, u64 now)
 {
 	ob_task_p t;
 
 	while (sv->members && OB_LOOP) {
+		if (sv->members->stale)
+			ob_choose(ob, sv->members, now);
 		sv = (ob_server_p)ob_tree_first(&sv->members->active, OB_BIT(c->id));
 		if (!sv)
 			return 0;
@@ -45,7 +48,7 @@ OB_INLINE ob_task_p ob_other_take(ob_p ob, ob_cpu_p c, u64 now)
 
 	if (sv) {
 		ob_patience_had(ob, sv, now);
-		t = (ob_task_p)ob_thread_take(ob, sv, c);
+		t = (ob_task_p)ob_thread_take(ob, sv, c, now);
 	}
 	if (!t)
 		return ob_fair_take(ob, c, now);
@@ -130,13 +133,15 @@ OB_FN u64 ob_group_next(ob_p ob OB_ARG, ob_cpu_p c OB_ARG, ob_task_p prev OB_ARG
 
 	while (up != sv && OB_LOOP) {
 		at = (ob_server_p)ob_server_at(sv, up->level + 1);
+		if (up->members->stale)
+			ob_choose(ob, up->members, now);
 		n = ob_tree_first(&up->members->active, OB_BIT(c->id));
 		if (n && n != &at->node && ob_key_beats(n->key, ob_server_key(at, now)))
-			return ob_thread_take(ob, (ob_server_p)n, c);
+			return ob_thread_take(ob, (ob_server_p)n, c, now);
 		up = at;
 	}
 	if ((sv->node.mask & OB_BIT(c->id)) && c->curr == prev && !ob_turn_left(c, now))
-		return ob_thread_take(ob, sv, c);
+		return ob_thread_take(ob, sv, c, now);
 	return (u64)prev;
 }
 
@@ -199,6 +204,10 @@ OB_FN u64 ob_pick(ob_p ob OB_ARG, u32 cpu, ob_task_p prev OB_ARG, u64 now)
 	if (c->server)
 		ob_budget_check(ob, c->server, now);
 	ob_share_account(ob, c, now);
+	if (c->domain->stale) {
+		ob->kick &= ~bit;
+		ob_choose(ob, c->domain, now);
+	}
 	/* Who is best effort for a turn has had it. */
 	if (prev && (!(prev->cpus & bit) || ob_thread_returns(ob, prev)))
 		prev = OB_NULL;
@@ -234,10 +243,10 @@ OB_FN u64 ob_pick(ob_p ob OB_ARG, u32 cpu, ob_task_p prev OB_ARG, u64 now)
 			/* Not so to a server of the same key: changes at each turn gain nothing. */
 			else if ((mine->node.mask & bit) && c->curr == prev &&
 				 !ob_turn_left(c, now))
-				t = (ob_task_p)ob_thread_take(ob, mine, c);
+				t = (ob_task_p)ob_thread_take(ob, mine, c, now);
 		} else if (cand) {
 			c->key = best;
-			t = (ob_task_p)ob_thread_take(ob, cand, c);
+			t = (ob_task_p)ob_thread_take(ob, cand, c, now);
 		}
 	}
 	if (!t && be) {
@@ -518,6 +527,7 @@ OB_FN void ob_account_review(ob_p ob OB_ARG, ob_server_p sv OB_ARG, u64 now)
 OB_INLINE void ob_refill(ob_p ob, ob_server_p sv, u64 now)
 {
 	sv->state = OB_READY;
+	ob_order_stale(sv);
 	ob_policy_replenished(ob, sv, now);
 	ob_want(ob, sv, now);
 	ob_server_requeue(ob, sv);

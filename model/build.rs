@@ -55,8 +55,8 @@ fn number([header, macro_name, name, kind, about]: &[&str; 5]) -> String {
 }
 
 /// The fields of each line `X(…)` of the macro `table` in `file`, which go on while lines end in a backslash. There are
-/// seven, the last of which is a text and may hold commas.
-fn entries(file: &str, table: &str) -> Vec<[String; 7]> {
+/// `N`, the last of which is a text and may hold commas.
+fn entries<const N: usize>(file: &str, table: &str) -> Vec<[String; N]> {
     println!("cargo:rerun-if-changed={file}");
     let text = fs::read_to_string(file).expect("a registry of the core");
     let (_, table) = text.split_once(&format!("#define {table}(X)")).expect("its table");
@@ -77,12 +77,12 @@ fn entries(file: &str, table: &str) -> Vec<[String; 7]> {
     lines
 }
 
-fn fields(file: &str, entry: &str) -> [String; 7] {
+fn fields<const N: usize>(file: &str, entry: &str) -> [String; N] {
     let fields = entry.strip_prefix("X(").and_then(|e| e.strip_suffix(')'));
     let fields: Vec<String> =
-        fields.map_or(vec![], |f| f.splitn(7, ',').map(|f| f.trim().into()).collect());
+        fields.map_or(vec![], |f| f.splitn(N, ',').map(|f| f.trim().into()).collect());
     fields.try_into().unwrap_or_else(|_| {
-        panic!("{file}: \"{entry}\" has not the seven fields that its head names")
+        panic!("{file}: \"{entry}\" has not the {N} fields that its head names")
     })
 }
 
@@ -101,10 +101,10 @@ fn flag(file: &str, field: &str) -> bool {
     }
 }
 
-/// `X(EDF, edf, "edf", 1, 0, 1, "earliest …")` becomes `Edf "edf" true false 1 "earliest …",`.
-fn key([name, _, text, deadlines, laxity, isolates, about]: &[String; 7]) -> String {
-    let (deadlines, laxity) = (flag(ORDERS, deadlines), flag(ORDERS, laxity));
-    format!("    {} {text} {deadlines} {laxity} {isolates} {about},\n", variant(name))
+/// `X(EDF, edf, "edf", 1, 0, 0, 1, "earliest …")` becomes `Edf "edf" true false false 1 "earliest …",`.
+fn key([name, _, text, deadlines, laxity, chooses, isolates, about]: &[String; 8]) -> String {
+    let [deadlines, laxity, chooses] = [deadlines, laxity, chooses].map(|f| flag(ORDERS, f));
+    format!("    {} {text} {deadlines} {laxity} {chooses} {isolates} {about},\n", variant(name))
 }
 
 /// `X(CBS_HARD, cbs_hard, "cbs-hard", 2, 1, NOT, "waits …")` becomes `CbsHard "cbs-hard" true true true false "waits …",`.

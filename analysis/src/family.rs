@@ -118,6 +118,7 @@ impl Family {
                 affinity: None,
                 marks: false,
                 user: None,
+                value: None,
                 group: None,
                 work: Work::Trace {
                     path: format!("{name}-{}.csv", plan.name).into(),

@@ -7,7 +7,7 @@ use onbeat_analysis::semi::SHARE_LEAST;
 use onbeat_core::ffi;
 use onbeat_model::policy::{CorePolicy, Order, Server};
 use onbeat_model::run::{Class, Platform, Run, TaskInfo, World};
-use onbeat_model::taskset::{GRACE, TaskCopy, TaskSet};
+use onbeat_model::taskset::{GRACE, TaskCopy, TaskSet, VALUE};
 use onbeat_model::workgen::execution_times;
 use thiserror::Error;
 
@@ -246,6 +246,9 @@ fn engine(
             match spec.group {
                 Some(group) => core.reserve_in(i, reservation, first_group + group),
                 None => core.reserve(i, reservation),
+            }
+            if let Some(value) = spec.value {
+                core.value(i, value * VALUE);
             }
             // What is in a group takes nothing but the group's time.
             if let (Some(rate), None) = (rate, spec.group) {

@@ -60,6 +60,7 @@ impl<E: Engine, S: System> Book<E, S> {
             kind: crate::settings::kind(server),
             order: self.order_within(within),
             marks: false,
+            value: 0,
             account: self.account_within(peer, within)?,
             group: true,
             within,
@@ -95,7 +96,8 @@ impl<E: Engine, S: System> Book<E, S> {
         };
         self.held.insert(id, held);
         let (budget, period) = (format_duration(g.budget_ns), format_duration(g.period_ns));
-        let what = format!("group {id}: {budget} every {period} for {} (user {})", g.name, peer.uid);
+        let what =
+            format!("group {id}: {budget} every {period} for {} (user {})", g.name, peer.uid);
         self.note(Some(peer.uid), what);
         Ok(Response::Granted { id, policy: self.settings.policy(), cpus })
     }
@@ -212,7 +214,10 @@ impl<E: Engine, S: System> Book<E, S> {
         match server.filter(fit) {
             Some(server) => Ok(*server),
             None => problem(
-                format!("{:?} is no rule for a group's budget here", clip(name.unwrap_or_default())),
+                format!(
+                    "{:?} is no rule for a group's budget here",
+                    clip(name.unwrap_or_default())
+                ),
                 format!("choose one of {}", names().join(", ")),
             ),
         }

@@ -92,6 +92,9 @@ impl TaskEntry {
         if let Some(user) = &self.user {
             line(text, "user", &quoted(user));
         }
+        if let Some(value) = self.value {
+            line(text, "value", &value.to_string());
+        }
         if let Some(group) = self.group {
             line(text, "group", &quoted(&groups[group].name));
         }
@@ -167,6 +170,7 @@ mod tests {
             affinity = [0, 2]
             marks = true
             user = "anna"
+            value = 7
             work = { trace = 't "x".csv', start = 1 }
         "#;
         let kinds = [

@@ -274,6 +274,9 @@ fn entitle(
             if let Some(group) = spec.and_then(|spec| spec.group) {
                 params = params.in_group(&set.groups[group].name);
             }
+            if let Some(value) = spec.and_then(|spec| spec.value) {
+                params = params.worth(value);
+            }
             if spec.is_some_and(|spec| spec.marks) {
                 params = params.marking_jobs();
             }

@@ -23,13 +23,14 @@ fn any_peer() -> impl Strategy<Value = Peer> {
 fn any_request() -> impl Strategy<Value = Request> {
     let times = prop_oneof![Just(0), Just(u64::MAX), 1..50 * MS];
     let cpus = proptest::option::of(proptest::collection::vec(0u32..6, 0..4));
-    let group = proptest::option::weighted(0.3, prop_oneof![Just("a".to_owned()), Just("b".to_owned())]);
+    let group =
+        proptest::option::weighted(0.3, prop_oneof![Just("a".to_owned()), Just("b".to_owned())]);
     let deadline = proptest::option::of(times.clone());
     let terms = (0u32..8, times.clone(), times, deadline, cpus, group).prop_map(
         |(pid, budget_ns, period_ns, deadline_ns, cpus, group)| {
             let name = "x".into();
-            let marks = false;
-            Reserve { pid, name, budget_ns, period_ns, deadline_ns, cpus, marks, group }
+            let (marks, value) = (false, None);
+            Reserve { pid, name, budget_ns, period_ns, deadline_ns, cpus, marks, value, group }
         },
     );
     let groups = (terms.clone(), prop_oneof![Just("a"), Just("b")]).prop_map(|(r, name)| {
