@@ -6,7 +6,7 @@ use std::{env, path::PathBuf};
 fn main() {
     let here = PathBuf::from(env::var("CARGO_MANIFEST_DIR").expect("cargo sets it"));
     let out = PathBuf::from(env::var("OUT_DIR").expect("cargo sets it"));
-    for entry in ["", "policies", "orders", "others", "place"] {
+    for entry in ["", "policies", "orders", "others", "place", "choose"] {
         for file in std::fs::read_dir(here.join(entry)).expect("the core's sources").flatten() {
             if file.path().extension().is_some_and(|e| e == "h" || e == "c") {
                 println!("cargo:rerun-if-changed={}", file.path().display());

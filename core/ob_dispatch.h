@@ -14,6 +14,7 @@
 #ifndef OB_DISPATCH_H
 #define OB_DISPATCH_H
 
+#include "choose/registry.h"
 #include "ob_online.h"
 
 /* The first of queue `d` that `cpu` may run. Those that find a purse of theirs empty rest. */
@@ -21,6 +22,8 @@ OB_FN u64 ob_first(ob_p ob OB_ARG, ob_domain_p d OB_ARG, u32 cpu, u64 now)
 {
 	ob_server_p sv;
 
+	if (d->stale)
+		ob_choose(ob, d, now);
 	while (OB_LOOP) {
 		sv = (ob_server_p)ob_tree_first(&d->active, OB_BIT(cpu));
 		if (!sv || !sv->purse || !ob_purse_stops(ob, sv, now))
@@ -234,6 +237,10 @@ OB_FN u64 ob_pick(ob_p ob OB_ARG, u32 cpu, ob_task_p prev OB_ARG, u64 now)
 	if (c->server)
 		ob_budget_check(ob, c->server, now);
 	ob_share_account(ob, c, now);
+	if (c->domain->stale) {
+		ob->kick &= ~bit;
+		ob_choose(ob, c->domain, now);
+	}
 	/* Who is best effort for a turn has had it. */
 	if (prev && (!(prev->cpus & bit) || ob_thread_returns(ob, prev)))
 		prev = OB_NULL;
@@ -565,6 +572,7 @@ OB_FN void ob_account_review(ob_p ob OB_ARG, ob_server_p sv OB_ARG, u64 now)
 OB_INLINE void ob_refill(ob_p ob, ob_server_p sv, u64 now)
 {
 	sv->state = OB_READY;
+	ob_order_stale(sv);
 	if (sv->broke) {
 		/* As if it had slept. */
 		sv->broke = 0;

@@ -106,6 +106,14 @@ EXPORT const char *ENTRY(policy_name)(u32 kind)
 	return 0;
 }
 
+/* Whether order `order` chooses. */
+EXPORT u32 ENTRY(order_chooses)(u32 order)
+{
+	struct ob_server sv = {.order = order};
+
+	return (u32)ob_order_chooses(&sv);
+}
+
 /* How policy `kind` lends (enum ob_lending). */
 EXPORT u32 ENTRY(policy_lends)(u32 kind)
 {

@@ -47,12 +47,14 @@ OB_FN void ob_online(ob_p ob OB_ARG, u32 cpu, u32 on, u64 now)
 OB_FN void ob_server_place(ob_p ob OB_ARG, ob_server_p sv OB_ARG, ob_terms_p terms OB_ARG, u64 now)
 {
 	ob_server_dismiss(ob, sv);
+	ob_order_stale(sv);
 	ob_tree_remove(&sv->domain->active, &sv->node);
 	if (ob_place_moves(sv)) {
 		ob_due_set(ob, &sv->due, OB_DUE_WINDOW, 0);
 		sv->shift = 0;
 	}
 	ob_server_rehome(ob, sv, &ob->domain[terms->domain & (OB_MAX_DOMAINS - 1)], terms->cpus);
+	ob_order_stale(sv);
 	ob_windows_describe(sv, terms);
 	if (ob_place_moves(sv)) {
 		ob_unspend(ob, sv);

@@ -18,6 +18,8 @@
 /* Whether its budget is enforced: the registry says so. */
 OB_INLINE int ob_policy_enforces(ob_server_p sv);
 
+OB_FN void ob_stale_kick(ob_p ob OB_ARG, ob_server_p sv OB_ARG, u32 prefer);
+
 /* Whether it has used up its share of a window and been given nothing (EDF-WMR). */
 OB_INLINE int ob_server_starves(ob_server_p sv)
 {
@@ -179,6 +181,7 @@ OB_FN void ob_group_sync(ob_p ob OB_ARG, ob_server_p sv OB_ARG)
 /* Takes `sv` out of its queue. */
 OB_INLINE void ob_server_unlink(ob_p ob, ob_server_p sv)
 {
+	ob_order_stale(sv);
 	ob_tree_remove(&sv->domain->active, &sv->node);
 	if (sv->domain->up)
 		ob_group_sync(ob, sv);
@@ -315,7 +318,7 @@ OB_FN void ob_server_review(ob_p ob OB_ARG, ob_server_p sv OB_ARG, ob_cpu_p c OB
 		c->key = key;
 	ob_arm(ob, c);
 	first = ob_tree_first(&queue->active, OB_BIT(c->id));
-	if (ob_server_rests(sv) || (first && ob_key_beats(first->key, key)) ||
+	if (ob_server_rests(sv) || (first && ob_key_beats(first->key, key)) || sv->domain->stale ||
 	    ob_share_calls(ob, c, sv->charged))
 		ob->kick |= OB_BIT(c->id);
 }
@@ -419,8 +422,12 @@ OB_FN void ob_preempt(ob_p ob OB_ARG, ob_server_p sv OB_ARG, u32 prefer)
 	u64 cpus;
 	u32 victim;
 
+	if (sv->domain->stale || sv->domain->up)
+		ob_stale_kick(ob, sv, prefer);
 	if (sv->domain->up)
 		sv = ob_server_top(sv);
+	if (sv->domain->stale)
+		return;
 	cpus = sv->node.mask & ob->online;
 	if (!sv->node.linked || !cpus)
 		return;
@@ -457,6 +464,7 @@ OB_FN void ob_server_set(ob_p ob OB_ARG, ob_server_p sv OB_ARG, u64 now, s64 e, 
 {
 	sv->e = e;
 	sv->s = s;
+	ob_order_stale(sv);
 	ob_pledge(sv);
 	if (sv->demoted)
 		ob_account_renewed(ob, sv, now);
@@ -471,6 +479,7 @@ OB_FN void ob_server_restore(ob_p ob OB_ARG, ob_server_p sv OB_ARG, u64 now)
 	sv->has_saved = 0;
 	sv->e += sv->saved_e;
 	sv->s = sv->saved_s;
+	ob_order_stale(sv);
 	ob_emit(ob, now, OB_KC(OB_EV_RESTORE, OB_NONE), OB_TS(OB_NONE, sv->id), (u64)sv->e, sv->s);
 }
 

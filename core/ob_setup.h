@@ -77,6 +77,7 @@ OB_FN u64 ob_server_make(ob_p ob OB_ARG, ob_server_p sv OB_ARG, ob_terms_p terms
 		sv->cpus = sv->domain->cpus;
 	sv->kind = terms->kind;
 	sv->order = terms->order;
+	sv->value = terms->value ?: terms->budget;
 	sv->marks = !!terms->marks;
 	ob_windows_describe(sv, terms);
 	if (terms->purse)

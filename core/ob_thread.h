@@ -65,6 +65,8 @@ OB_FN void ob_server_begin(ob_p ob OB_ARG, ob_server_p sv OB_ARG, u64 now)
 	sv->urgent = 0;
 	sv->late = 0;
 	sv->soon = 0;
+	sv->rank = OB_RANK_LEFT;
+	ob_order_stale(sv);
 	ob_owed_release(sv, now);
 	ob_policy_release(ob, sv, now);
 	if (sv->e <= 0 && ob_policy_enforces(sv) && sv->state == OB_READY)
@@ -174,6 +176,7 @@ OB_INLINE void ob_want(ob_p ob, ob_server_p sv, u64 now)
 OB_INLINE void ob_server_rouse(ob_p ob, ob_server_p sv, u64 now)
 {
 	sv->served = now;
+	ob_order_stale(sv);
 	if (sv->state)
 		ob_server_wake(ob, sv, now);
 	else
@@ -233,6 +236,7 @@ OB_FN void ob_sleep(ob_p ob OB_ARG, ob_task_p t OB_ARG, u64 now)
 	sv->awake--;
 	if (sv->awake || !sv->state)
 		return;
+	ob_order_stale(sv);
 	if (sv->marks)
 		ob_server_unbegin(ob, sv, now);
 	else

@@ -26,6 +26,11 @@
 #define OB_SEGMENTS 4
 /* Users who hold reservations at a time, the unlimited one included. */
 #define OB_MAX_ACCOUNTS 64
+/* Servers of one queue from which a chooser chooses (choose/registry.h), a power of two; with more
+ * it goes by deadline. */
+#define OB_CHOOSE_MOST 64
+/* No job is worth more; what its budget is, ns, it is worth where nobody says. */
+#define OB_VALUE_MOST (1ULL << 43)
 
 /* Best-effort time slice, ns. */
 #define OB_SLICE 4000000
@@ -144,6 +149,7 @@ struct ob_terms {
 	u64 cpus;     /* that it may use; if its domain has none of them, all of the domain's */
 	u64 rate;     /* what its account may take ahead of best effort (ob_account_join) */
 	u64 window;   /* split: length of one leg's window */
+	u64 value;    /* of a job that ends in time; 0: its budget */
 	u32 account;  /* OB_NO_ACCOUNT: nobody keeps one */
 	u32 domain;
 	u32 kind;      /* enum ob_kind */
@@ -194,6 +200,7 @@ struct ob_server {
 	u64 budget;                         /* Q */
 	u64 period;                         /* P */
 	u64 deadline;                       /* D, relative */
+	u64 value;                          /* of a job that ends in time (choose/) */
 	s64 e;                              /* budget left */
 	u64 s;                              /* server deadline, absolute */
 	s64 saved_e;                        /* FCBS: own pair, while a donated one is in use */
@@ -230,6 +237,7 @@ struct ob_server {
 	u8 soon;    /* EDZL: laxity ends within OB_MARGIN */
 	u8 wants;   /* its group counts it as awake */
 	u8 broke;   /* it rests because a purse is empty */
+	u8 rank;    /* enum ob_rank, where a chooser has put it */
 	u8 marked;  /* its job began with a mark, and may be none yet (ob_server_unbegin) */
 	u64 marked_consumed; /* what had been consumed by then */
 	u64 shift;           /* its deadlines are so much later (place/) */
@@ -309,6 +317,7 @@ struct ob_domain {
 	u32 split;              /* windows of split servers: sporadic ones, tested as such */
 	struct ob_sums sum;     /* of the last look at its slack */
 	u8 tight;               /* there is no slack */
+	u8 stale;               /* to be chosen from anew (choose/registry.h) */
 };
 
 struct ob_cpu {
@@ -331,6 +340,27 @@ struct ob_cpu {
 	u8 share;  /* the guaranteed share is being served */
 	u8 relief; /* best effort that has lost its patience runs in place of a spent server */
 	u8 use;    /* what has run since `since`: enum ob_use */
+};
+
+/* A job that a chooser may choose. */
+struct ob_choice {
+	struct ob_node node; /* in `dense` if it may be chosen */
+	struct ob_server OB_ARENA *server;
+	struct ob_choice OB_ARENA *next; /* in its lane, by deadline */
+	u64 left;                        /* what it still needs, ns */
+	u64 due;                         /* its deadline */
+	u64 rank;                        /* enum ob_rank */
+};
+
+/* What a chooser works on (choose/lane.h): the jobs of one queue, in the order of their servers
+ * there. */
+struct ob_plan {
+	struct ob_choice job[OB_CHOOSE_MOST];
+	struct ob_choice OB_ARENA *lane[OB_MAX_CPUS]; /* the first of each */
+	struct ob_tree dense;                         /* jobs, by value for what they need */
+	u64 jobs;
+	u64 lanes;
+	u32 order; /* enum ob_order */
 };
 
 struct ob {
@@ -372,6 +402,8 @@ struct ob {
 	u64 groups;                            /* those that are taken */
 	struct ob_account account[OB_MAX_ACCOUNTS];
 	struct ob_purse purse[OB_MAX_PURSES];
+	u64 crowded; /* how often a queue held too many to choose from */
+	struct ob_plan plan;
 };
 
 typedef struct ob OB_ARENA *ob_p;

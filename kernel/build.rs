@@ -8,9 +8,8 @@ fn main() {
         env::var("DEP_ONBEAT_CORE_INCLUDE").expect("the core's build script names its folder");
     let out = PathBuf::from(env::var("OUT_DIR").expect("cargo sets it"));
     println!("cargo:rerun-if-env-changed=BPF_CLANG");
-    for dir in
-        [core.clone(), format!("{core}/policies"), format!("{core}/orders"), "src/bpf".into()]
-    {
+    let parts = ["policies", "orders", "place", "choose"].map(|part| format!("{core}/{part}"));
+    for dir in parts.into_iter().chain([core.clone(), "src/bpf".into()]) {
         for file in std::fs::read_dir(dir).expect("sources").flatten() {
             println!("cargo:rerun-if-changed={}", file.path().display());
         }

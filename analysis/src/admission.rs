@@ -8,7 +8,8 @@
 //! period. Partitioned EDF then meets all deadlines of implicit-deadline reservations (Liu and Layland 1973); global
 //! and clustered EDF serve Q every P with bounded tardiness (Devi and Anderson 2005). Where reservations may be split
 //! each CPU is tested exactly by its demand (`semi`). Under rate-monotonic order the test says what fits, not what is
-//! in time: the service takes that order only from who asks for no isolation.
+//! in time: the service takes that order only from who asks for no isolation. Under an order that chooses all are
+//! granted: it is made for what does not fit.
 
 use std::collections::BTreeMap;
 
@@ -39,6 +40,9 @@ impl Admission {
     /// # Errors
     /// What is missing, who holds it, and what would fit; nothing is changed then.
     pub fn admit(&mut self, id: u32, demand: &Demand) -> Result<Place, Box<Refusal>> {
+        if self.takes(demand) {
+            return Ok(self.plan.place(id, demand).0);
+        }
         let before = self.plan.get(id).is_some().then(|| self.plan.clone());
         self.plan.fit(id, demand).ok_or_else(|| {
             let refusal = self.refusal(demand);
@@ -87,7 +91,15 @@ impl Admission {
     /// # Errors
     /// As [`Admission::admit`].
     pub fn test(&self, demand: &Demand) -> Result<Place, Box<Refusal>> {
+        if self.takes(demand) {
+            return Ok(self.plan.clone().place(u32::MAX, demand).0);
+        }
         self.plan.trial(demand).ok_or_else(|| Box::new(self.refusal(demand)))
+    }
+
+    /// Whether it is granted though it may not fit, as it is where the order chooses who is in time.
+    fn takes(&self, demand: &Demand) -> bool {
+        self.plan.machine().takes_all && !self.plan.allowed(demand).is_empty()
     }
 
     fn refusal(&self, demand: &Demand) -> Refusal {

@@ -119,6 +119,7 @@ impl Family {
                 affinity: None,
                 marks: false,
                 user: None,
+                value: None,
                 group: None,
                 purse: None,
                 work: Work::Trace {

@@ -60,6 +60,8 @@ pub struct Machine {
     pub(crate) cpus: Vec<Cpu>,
     pub(crate) domains: Domains,
     pub(crate) fit: Fit,
+    /// Who does not fit is served all the same: the order chooses what is in time.
+    pub(crate) takes_all: bool,
 }
 
 impl Machine {
@@ -75,7 +77,8 @@ impl Machine {
         };
         // Even loads bear overruns better; EDF-WM is first fit by definition.
         let fit = if order.splits == Splits::Early { Fit::First } else { Fit::Worst };
-        Self::new(&(0..cpus).collect::<Vec<_>>(), share, domains, fit)
+        let cpus: Vec<u32> = (0..cpus).collect();
+        Self { takes_all: order.key.chooses(), ..Self::new(&cpus, share, domains, fit) }
     }
 
     /// CPUs by number, all on line.
@@ -85,7 +88,7 @@ impl Machine {
             false => vec![("best-effort share".to_string(), share)],
         };
         let cpu = |id: &u32| Cpu { id: *id, held: held.clone(), online: true };
-        Self { cpus: cpus.iter().map(cpu).collect(), domains, fit }
+        Self { cpus: cpus.iter().map(cpu).collect(), domains, fit, takes_all: false }
     }
 
     /// Notes that somebody else, such as SCHED_DEADLINE or SCHED_FIFO tasks, holds part of a CPU.

@@ -102,6 +102,7 @@ fn entry(k: u32, period: u64, budget: u64, offset: u64, overrun: u64) -> TaskEnt
         affinity: None,
         marks: false,
         user: None,
+        value: None,
         group: None,
         purse: None,
         work: Work::Uniform(budget * 40 / 100, budget * overrun / 100),

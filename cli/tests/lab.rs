@@ -106,3 +106,28 @@ fn ctrl_c_stops_the_guest_and_says_so() {
     let gone = guests.iter().all(|pid| fs::metadata(format!("/proc/{pid}")).is_err());
     assert!(gone, "QEMU outlived the program");
 }
+
+#[test]
+fn of_four_tasks_that_ask_for_one_and_a_half_cpus_dasa_serves_those_in_time_that_are_worth_most() {
+    build_the_guests_programs();
+    let task = |name: &str, value: u64, period: u64| {
+        format!(
+            "[[task]]\nname = \"{name}\"\nperiod = \"{period}ms\"\nbudget = \"{}us\"\nvalue = {value}\n\
+             work = {{ constant = \"{}us\" }}\n",
+            period * 375,
+            period * 350
+        )
+    };
+    let head = "cpus = 1\nduration = \"2s\"\npolicies = [\"g-dasa\"]\n";
+    // Those that are worth more have the later deadlines: by deadline they would be last.
+    let tasks = [task("a", 1, 40), task("b", 1, 44), task("c", 100, 52), task("d", 100, 56)];
+    let file = File::new(&(head.to_owned() + &tasks.concat()));
+    let json = object(&onbeat(&["lab", file.path(), "--json"]));
+    let tasks = json["runs"][0]["tasks"].as_array().unwrap();
+    let ratio = |name: &str| {
+        let of = tasks.iter().find(|task| task["name"] == name).unwrap();
+        of["miss_ratio"].as_f64().unwrap()
+    };
+    assert_eq!((ratio("c"), ratio("d")), (0.0, 0.0), "{tasks:?}");
+    assert!(ratio("a") > 0.5 && ratio("b") > 0.5, "{tasks:?}");
+}

@@ -112,6 +112,7 @@ fn granted(set: &TaskSet, policy: &CorePolicy) -> Vec<Option<Reservation>> {
             deadline_ns: Some(copy.spec.deadline),
             cpus: copy.spec.affinity.clone(),
             marks: copy.spec.marks,
+            value: None,
             group: None,
             purse: None,
         };
@@ -146,6 +147,7 @@ fn any_set() -> impl Strategy<Value = TaskSet> {
                     affinity: (mask < 256 && !list.is_empty()).then_some(list),
                     marks,
                     user: None,
+                    value: None,
                     group: None,
                     purse: None,
                     work: Work::Uniform(budget, budget),

@@ -75,6 +75,7 @@ pub struct Params {
     deadline: Option<u64>,
     cpus: Option<Vec<u32>>,
     marks: bool,
+    value: Option<u64>,
     group: Option<String>,
     purse: Option<String>,
 }
@@ -82,7 +83,8 @@ pub struct Params {
 impl Params {
     /// `budget` ns of CPU time in every `period` ns.
     pub fn new(budget: u64, period: u64) -> Self {
-        Self { budget, period, deadline: None, cpus: None, marks: false, group: None, purse: None }
+        let (deadline, cpus, value, group, purse) = (None, None, None, None, None);
+        Self { budget, period, deadline, cpus, marks: false, value, group, purse }
     }
 
     /// With a relative deadline (ns) other than the period.
@@ -100,6 +102,13 @@ impl Params {
     /// As a member of this group, see [`Service::group`].
     pub fn in_group(mut self, name: &str) -> Self {
         self.group = Some(name.to_owned());
+        self
+    }
+
+    /// A job that ends in time is worth so much, from 1 to 1,000,000, to policies that choose (`g-dasa`); without it,
+    /// what the budget is in ms.
+    pub fn worth(mut self, value: u64) -> Self {
+        self.value = Some(value);
         self
     }
 
@@ -132,6 +141,7 @@ impl Params {
             deadline_ns: self.deadline,
             cpus: self.cpus.clone(),
             marks: self.marks,
+            value: self.value,
             group: self.group.clone(),
             purse: self.purse.clone(),
         }

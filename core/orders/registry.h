@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * The registry of orders: one line each. X(NAME, function prefix, name users type, whether it goes
- * by the servers' deadlines, whether what is without laxity goes first, on how many CPUs of one
- * queue it isolates (0: on none, 1: on one, 2: on any number), what it does in a few words). An
- * order in file `orders/<prefix>.h`, which is included below the table, defines
+ * by the servers' deadlines, whether what is without laxity goes first, whether it chooses a set of
+ * jobs (choose/registry.h), on how many CPUs of one queue it isolates (0: on none, 1: on one, 2: on
+ * any number), what it does in a few words). An order in file `orders/<prefix>.h`, which is
+ * included below the table, defines
  *
  *   ob_<prefix>_key(sv)    what `sv` is ordered by, least first: a time or a length of time, ns
  *
@@ -15,19 +16,21 @@
 
 #include "../ob_types.h"
 
-#define OB_ORDERS(X)                                                                      \
-	X(EDF, edf, "edf", 1, 0, 1, "earliest deadline first")                            \
-	X(RM, rm, "rm", 0, 0, 0, "shortest period first")                                 \
-	X(EDZL, edzl, "edzl", 1, 1, 2, "what can wait no longer first, then by deadline") \
-	X(FIFO, fifo, "fifo", 0, 0, 0, "first come, first served")
+#define OB_ORDERS(X)                                                                         \
+	X(EDF, edf, "edf", 1, 0, 0, 1, "earliest deadline first")                            \
+	X(RM, rm, "rm", 0, 0, 0, 0, "shortest period first")                                 \
+	X(EDZL, edzl, "edzl", 1, 1, 0, 2, "what can wait no longer first, then by deadline") \
+	X(FIFO, fifo, "fifo", 0, 0, 0, 0, "first come, first served")                        \
+	X(DASA, dasa, "dasa", 0, 0, 1, 0, "the most value for the time that it takes")
 
 #include "edf.h"
 #include "rm.h"
 #include "edzl.h"
 #include "fifo.h"
+#include "dasa.h"
 
 enum ob_order {
-#define X(NAME, prefix, name, deadlines, laxity, isolates, about) OB_ORDER_##NAME,
+#define X(NAME, prefix, name, deadlines, laxity, chooses, isolates, about) OB_ORDER_##NAME,
 	OB_ORDERS(X)
 #undef X
 	    OB_ORDER_COUNT,
@@ -37,8 +40,8 @@ enum ob_order {
 OB_INLINE u64 ob_order_key(ob_server_p sv)
 {
 	switch (sv->order) {
-#define X(NAME, prefix, name, deadlines, laxity, isolates, about) \
-	case OB_ORDER_##NAME:                                     \
+#define X(NAME, prefix, name, deadlines, laxity, chooses, isolates, about) \
+	case OB_ORDER_##NAME:                                              \
 		return ob_##prefix##_key(sv);
 		OB_ORDERS(X)
 #undef X
@@ -49,7 +52,7 @@ OB_INLINE u64 ob_order_key(ob_server_p sv)
 /* Whether the order of `sv` goes by deadlines. */
 OB_INLINE int ob_order_deadlines(ob_server_p sv)
 {
-#define X(NAME, prefix, name, deadlines, laxity, isolates, about) \
+#define X(NAME, prefix, name, deadlines, laxity, chooses, isolates, about) \
 	| (u32)(deadlines) << OB_ORDER_##NAME
 	return (0 OB_ORDERS(X)) >> sv->order & 1;
 #undef X
@@ -58,9 +61,29 @@ OB_INLINE int ob_order_deadlines(ob_server_p sv)
 /* Whether what is without laxity goes first in it. */
 OB_INLINE int ob_order_laxity(ob_server_p sv)
 {
-#define X(NAME, prefix, name, deadlines, laxity, isolates, about) | (u32)(laxity) << OB_ORDER_##NAME
+#define X(NAME, prefix, name, deadlines, laxity, chooses, isolates, about) \
+	| (u32)(laxity) << OB_ORDER_##NAME
 	return (0 OB_ORDERS(X)) >> sv->order & 1;
 #undef X
+}
+
+/* The orders that choose, a bit each. */
+#define X(NAME, prefix, name, deadlines, laxity, chooses, isolates, about) \
+	| (u32)(chooses) << OB_ORDER_##NAME
+enum { OB_ORDERS_CHOOSE = 0 OB_ORDERS(X) };
+#undef X
+
+/* Whether the order of `sv` chooses a set of jobs. */
+OB_INLINE int ob_order_chooses(ob_server_p sv)
+{
+	return (u32)OB_ORDERS_CHOOSE >> sv->order & 1;
+}
+
+/* The job of `sv` has come, gone or changed: what was chosen before no longer holds. */
+OB_INLINE void ob_order_stale(ob_server_p sv)
+{
+	if (ob_order_chooses(sv))
+		sv->domain->stale = 1;
 }
 
 #endif

@@ -172,7 +172,9 @@ fn dear(lends: bool, most: impl Fn(f64) -> f64) -> String {
         if lends != (unsafe { counted::onbeat_counted_policy_lends(kind) } != ffi::OB_LENDS_NOT) {
             continue;
         }
-        for order in 0..ffi::OB_ORDER_COUNT {
+        // SAFETY: any number is a valid argument.
+        let compares = |order: &u32| unsafe { counted::onbeat_counted_order_chooses(*order) == 0 };
+        for order in (0..ffi::OB_ORDER_COUNT).filter(compares) {
             for n in [10, 100, 1000, 10_000] {
                 let mut world = World::new(n, kind, order);
                 world.play(5000);
@@ -198,4 +200,79 @@ fn where_slack_is_lent_a_look_at_it_takes_linearly_many_more_and_no_more_than_it
     // It goes through the reservations of its domain, if they are few, and through pairs of them.
     let limit = f64::from(ffi::OB_SLACK_MOST + ffi::OB_SLACK_PAIRS);
     assert_eq!(dear(true, |n| limit.min(6.0 * n) + 4.0 * n.log2() + 15.0), "");
+}
+
+/// `n` reservations that are ready on `cpus` CPUs under order `order`, with random deadlines that some can keep.
+fn ready(cpus: u32, n: usize, order: u32, seed: u64) -> World {
+    let mut world = World {
+        ob: Box::default(),
+        tasks: vec![ffi::ob_task::default(); n].into(),
+        servers: vec![ffi::ob_server::default(); n].into(),
+        left: Vec::new(),
+        releases: BinaryHeap::new(),
+        running: None,
+        random: seed,
+        costs: BTreeMap::new(),
+    };
+    let ob = &raw mut *world.ob;
+    // Between what nearly none can keep and what all can.
+    let most = BUDGET * (n as u64 * (1 + world.below(8)) / 4 / u64::from(cpus) + 2);
+    // SAFETY: zeroed memory of the world's own, which stays where it is.
+    assert_eq!(unsafe { counted::onbeat_counted_init(ob, cpus, 1, 0, 0) }, 0);
+    for i in 0..n {
+        let (task, server) = (&raw mut world.tasks[i], &raw mut world.servers[i]);
+        let budget = 1 + world.below(2 * BUDGET);
+        let mut terms = ffi::ob_terms {
+            budget,
+            period: 1 << 40,
+            deadline: budget + world.below(most),
+            cpus: u64::MAX,
+            value: 1 + world.below(100 * budget),
+            account: ffi::OB_NO_ACCOUNT,
+            order,
+            ..Default::default()
+        };
+        // SAFETY: as above.
+        unsafe {
+            counted::onbeat_counted_task_make(task, i as u32, u64::MAX, u64::from(ffi::OB_WEIGHT));
+            counted::onbeat_counted_make(ob, server, &raw mut terms, std::ptr::null_mut(), 0);
+            counted::onbeat_counted_attach(ob, task, server, 0);
+        }
+        world.op("ready", |ob| unsafe { counted::onbeat_counted_ready(ob, task, 0) });
+    }
+    world
+}
+
+/// The most steps that a pick takes which has to choose.
+fn choosing(cpus: u32, n: usize, order: u32) -> u64 {
+    let pick = |seed| {
+        let mut world = ready(cpus, n, order, seed);
+        world.pick(0);
+        world.costs["pick"].steps
+    };
+    (0..300).map(pick).max().unwrap()
+}
+
+#[test]
+fn choosing_takes_quadratically_many_steps_of_few_jobs_and_logarithmically_many_of_too_many() {
+    // SAFETY: any number is a valid argument.
+    let chooses = |order: &u32| unsafe { counted::onbeat_counted_order_chooses(*order) != 0 };
+    for order in (0..ffi::OB_ORDER_COUNT).filter(chooses) {
+        for cpus in [1, 4, 16, 64] {
+            for n in [1, 4, 16, 64] {
+                let steps = choosing(cpus, n as usize, order);
+                println!("order {order}, {cpus} CPUs, {n} jobs: {steps} steps");
+                // Each job meets each that is in a lane, and each lane; each that is to run looks at each CPU. The rest
+                // is keeping two trees of them.
+                let lanes = n.min(u64::from(cpus));
+                let most =
+                    n * (n - 1) / 2 + n * lanes + lanes * u64::from(cpus) + 8 * u64::from(cpus);
+                let trees = n * (24.0 * (n as f64).log2() + 12.0) as u64 + 30;
+                assert!(steps <= most + trees, "order {order}, {cpus} CPUs, {n} jobs: {steps}");
+            }
+            let steps = choosing(cpus, 1000, order);
+            println!("order {order}, {cpus} CPUs, 1000 jobs: {steps} steps");
+            assert!(steps <= 64 * 40 + 8 * u64::from(cpus), "too many jobs: {steps}");
+        }
+    }
 }

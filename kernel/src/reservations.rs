@@ -8,6 +8,7 @@ use onbeat_analysis::admission::Admission;
 use onbeat_analysis::plan::{Demand, Place};
 use onbeat_model::policy::CORE;
 use onbeat_model::protocol::{self, Refusal, Request, Reserve, Response};
+use onbeat_model::taskset::VALUE;
 use onbeat_model::units::{HOUR, US, format_duration};
 
 use crate::engine::Engine;
@@ -399,6 +400,7 @@ impl<E: Engine, S: System> Book<E, S> {
             kind: self.settings.kind(),
             order: self.order_within(within),
             marks: r.marks,
+            value: r.value.unwrap_or(0) * VALUE,
             account: self.account_within(peer, within)?,
             group: false,
             within,

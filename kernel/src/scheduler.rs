@@ -56,6 +56,8 @@ pub struct Reservation {
     pub order: u32,
     /// The program marks its jobs.
     pub marks: bool,
+    /// What a job is worth that ends in time, as the core counts it; 0: its budget.
+    pub value: u64,
     /// Whose account it counts on; `None`: on nobody's, as what is in a group takes nothing but the group's time.
     pub account: Option<Limit>,
     /// It serves reservations, not threads.
@@ -217,6 +219,7 @@ impl<'a> Scheduler<'a> {
             kind: r.kind,
             order: r.order,
             marks: r.marks.into(),
+            value: r.value,
             group: r.group.into(),
             purse: r.purse.map_or(0, |slot| slot as u32 + 1),
             ..terms(&r.place)

@@ -14,7 +14,8 @@ use crate::units::Fraction;
 use serde::{Deserialize, Serialize};
 
 macro_rules! keys {
-    ($($variant:ident $name:literal $deadlines:literal $laxity:literal $isolates:literal $about:literal,)*) => {
+    ($($variant:ident $name:literal $deadlines:literal $laxity:literal $chooses:literal $isolates:literal
+        $about:literal,)*) => {
         /// What goes first in a queue: one for each line of the core's registry of orders.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
         pub enum Key {
@@ -50,6 +51,13 @@ macro_rules! keys {
             pub fn heeds_laxity(self) -> bool {
                 match self {
                     $(Key::$variant => $laxity,)*
+                }
+            }
+
+            /// Whether it chooses a set of jobs in place of comparing two: what goes before what is not for two to say.
+            pub fn chooses(self) -> bool {
+                match self {
+                    $(Key::$variant => $chooses,)*
                 }
             }
 

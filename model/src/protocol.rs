@@ -66,6 +66,9 @@ pub struct Reserve {
     /// The program marks its jobs through the client library.
     #[serde(default)]
     pub marks: bool,
+    /// What a job is worth that ends in time, to policies that choose; what its budget is in ms if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub value: Option<u64>,
     /// Name of the group that serves it; absent: none does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub group: Option<String>,
@@ -154,6 +157,7 @@ impl Group {
             deadline_ns: self.deadline_ns,
             cpus: self.cpus.clone(),
             marks: false,
+            value: None,
             group: self.group.clone(),
             purse: self.purse.clone(),
         }
@@ -216,6 +220,9 @@ impl Reserve {
                 show(self.deadline()),
                 show(period_ns)
             ));
+        }
+        if self.value.is_some_and(|value| !(1..=limits::VALUE).contains(&value)) {
+            return Err(format!("a value is from 1 to {}", limits::VALUE));
         }
         match &self.cpus {
             Some(cpus) if cpus.is_empty() => {
@@ -506,6 +513,7 @@ mod tests {
             deadline_ns: None,
             cpus: None,
             marks: false,
+            value: None,
             group: None,
             purse: None,
         }

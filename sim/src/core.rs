@@ -199,6 +199,17 @@ impl Core {
         unsafe { ffi::onbeat_account(ob, sv, id, rate, 0) }
     }
 
+    /// A job of reservation `i` that ends in time is worth so much to orders that choose, at most `OB_VALUE_MOST`;
+    /// where nobody says so, its budget in ns.
+    pub fn value(&mut self, i: usize, value: u64) {
+        self.servers[i].value = value;
+    }
+
+    /// How often a queue held too many reservations for an order that chooses, and went by deadline.
+    pub fn crowded(&self) -> u64 {
+        self.ob.crowded
+    }
+
     /// Puts task `i`, asleep, under reservation number `server`, beside the threads it has.
     pub fn join(&mut self, i: usize, server: usize) {
         let (ob, task, sv) = (self.ob(), self.task(i), &raw mut self.servers[server]);

@@ -7,7 +7,7 @@ use onbeat_analysis::semi::SHARE_LEAST;
 use onbeat_core::ffi;
 use onbeat_model::policy::{CorePolicy, Order, Server};
 use onbeat_model::run::{Class, Platform, Run, TaskInfo, World};
-use onbeat_model::taskset::{GRACE, TaskCopy, TaskSet};
+use onbeat_model::taskset::{GRACE, TaskCopy, TaskSet, VALUE};
 use onbeat_model::workgen::execution_times;
 use thiserror::Error;
 
@@ -227,6 +227,9 @@ fn engine(
             }
             if let Some(purse) = spec.purse {
                 core.pays_from(i, purse);
+            }
+            if let Some(value) = spec.value {
+                core.value(i, value * VALUE);
             }
             // What is in a group takes nothing but the group's time.
             if let (Some(rate), None) = (rate, spec.group) {

@@ -44,6 +44,7 @@ fn naive(policy: &CorePolicy) -> bool {
     // Who has rested goes behind others that were released in the same moment.
     let ties = policy.order.key == Key::Fifo && policy.server.rests();
     !policy.order.key.heeds_laxity()
+        && !policy.order.key.chooses()
         && !ties
         && matches!(policy.server, Server::None | Server::Cbs | Server::CbsHard)
 }

@@ -55,10 +55,11 @@ fn lends(policy: &CorePolicy) -> bool {
     policy.server.lends()
 }
 
-/// Whether deadline or period is all that decides; zero laxity, which EDZL puts first, and when a
-/// server took up its job, which FIFO goes by, are known to the core only.
+/// Whether deadline or period is all that decides; zero laxity, which EDZL puts first, when a server took up its job,
+/// which FIFO goes by, and what is chosen are known to the core only.
 fn ordered(policy: &CorePolicy) -> bool {
-    !policy.order.key.heeds_laxity() && policy.order.key != Key::Fifo
+    let key = policy.order.key;
+    !key.heeds_laxity() && !key.chooses() && key != Key::Fifo
 }
 
 fn nobody_later_runs(view: &View) -> Result<(), String> {
@@ -188,6 +189,7 @@ fn set_of(case: &Case) -> TaskSet {
         affinity: Some((0..case.cpus).filter(|c| task.cpus >> c & 1 == 1).collect()),
         marks: task.marks,
         user: None,
+        value: None,
         group: None,
         purse: None,
         work: Work::Uniform(task.times[0] / 2, task.times[0]),

@@ -252,3 +252,18 @@ proptest! {
         prop_assert!(granted <= BigRational::new((19 * cpus).into(), 20.into()));
     }
 }
+
+#[test]
+fn under_an_order_that_chooses_all_are_granted_and_under_another_what_fits() {
+    use onbeat_model::policy::{Key, Order, Sets};
+
+    for key in Key::ALL {
+        let machine = Machine::under(Order::whole(*key, Sets::Global), 1, 1, share(1, 20));
+        let mut book = Admission::new(machine);
+        let granted = (0..4).filter(|id| book.admit(*id, &demand(15, 40)).is_ok()).count();
+        assert_eq!(granted, if key.chooses() { 4 } else { 2 }, "{key:?}");
+        assert_eq!(book.test(&demand(15, 40)).is_ok(), key.chooses());
+        // What fits is counted as reserved; what does not is served beside it.
+        assert_eq!(book.reserved(), share(3, 4));
+    }
+}

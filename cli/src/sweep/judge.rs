@@ -126,6 +126,7 @@ impl Played {
             // What ends just when the next job is released does not sleep: without marks the two would be one.
             marks: true,
             user: None,
+            value: None,
             group: None,
             purse: None,
             work: Work::Constant(task.wcet.saturating_mul(self.stretch)),

@@ -61,6 +61,7 @@ impl<E: Engine, S: System> Book<E, S> {
             kind: crate::settings::kind(server),
             order: self.order_within(within),
             marks: false,
+            value: 0,
             account: self.account_within(peer, within)?,
             group: true,
             within,

@@ -204,6 +204,7 @@ fn ask(pid: u32, budget_ms: u64, period_ms: u64) -> Request {
         deadline_ns: None,
         cpus: None,
         marks: false,
+        value: None,
         group: None,
         purse: None,
     })

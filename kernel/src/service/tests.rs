@@ -326,6 +326,7 @@ fn what_the_scheduler_has_no_room_for_is_an_error_not_a_grant() {
         deadline_ns: None,
         cpus: None,
         marks: false,
+        value: None,
         group: None,
         purse: None,
     };

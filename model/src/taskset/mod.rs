@@ -55,12 +55,17 @@ pub mod limits {
     pub const TRACE_BYTES: u64 = 64 << 20;
     /// Users that a set limits: the core has one account for each, and one for root.
     pub const USERS: usize = crate::numbers::ACCOUNTS - 1;
+    /// What a job may be worth.
+    pub const VALUE: u64 = 1_000_000;
     /// Characters of a name.
     pub const NAME: usize = 64;
 }
 
 /// How long after a set's duration late jobs are still waited for, ns.
 pub const GRACE: u64 = SEC;
+
+/// A value of 1 as the core counts it: a job is worth its budget in ns there where nobody says.
+pub const VALUE: u64 = MS;
 
 /// The user whom no `max_share` limits.
 pub const ROOT: &str = "root";
@@ -149,6 +154,9 @@ pub struct TaskEntry {
     /// Whose reservation it is, where `max_share` limits users; [`ROOT`] is not limited, `None` is one user.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub user: Option<String>,
+    /// What a job is worth that ends in time, from 1 to [`limits::VALUE`]; `None` = what its budget is in ms.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub value: Option<u64>,
     /// Index of the group it is part of in [`TaskSet::groups`]; such a task has a budget.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub group: Option<usize>,

@@ -32,9 +32,9 @@ const TOP: [&str; 15] = [
     "task",
     "best_effort",
 ];
-const TASK: [&str; 13] = [
+const TASK: [&str; 14] = [
     "name", "count", "period", "deadline", "budget", "offset", "stagger", "affinity", "marks",
-    "user", "group", "purse", "work",
+    "user", "value", "group", "purse", "work",
 ];
 const EXAMPLE: &str = "cpus = 1, duration = \"1s\" and a [[task]] with name, period and work";
 
@@ -241,6 +241,11 @@ fn task(folder: &Path, t: &Table<'_, '_>, cpus: u32, duration: u64) -> Result<Ta
         );
         return fault(offset_at, reason, "lower offset or stagger, or lengthen duration");
     }
+    let value = t.integer("value", 1, limits::VALUE as i64)?;
+    if let (Some(value), None) = (&value, &budget) {
+        let reason = "a task has a value, but no budget, so nobody chooses it";
+        return fault(value.at, reason, "add a budget, or leave value out");
+    }
     let work = work::work(folder, t)?;
     Ok(TaskEntry {
         name,
@@ -253,6 +258,7 @@ fn task(folder: &Path, t: &Table<'_, '_>, cpus: u32, duration: u64) -> Result<Ta
         affinity: cpu_list(t, "affinity", cpus)?,
         marks: t.boolean("marks")?.unwrap_or(false),
         user: t.string("user")?.map(|u| plain_name(&u, "user")).transpose()?,
+        value: value.map(|v| v.value as u64),
         group: None,
         purse: None,
         work,

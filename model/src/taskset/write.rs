@@ -114,6 +114,9 @@ impl TaskEntry {
         if let Some(user) = &self.user {
             line(text, "user", &quoted(user));
         }
+        if let Some(value) = self.value {
+            line(text, "value", &value.to_string());
+        }
         if let Some(group) = self.group {
             line(text, "group", &quoted(&set.groups[group].name));
         }
@@ -192,6 +195,7 @@ mod tests {
             affinity = [0, 2]
             marks = true
             user = "anna"
+            value = 7
             work = { trace = 't "x".csv', start = 1 }
         "#;
         let kinds = [

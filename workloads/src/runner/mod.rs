@@ -287,6 +287,9 @@ fn entitle(
             if let Some(purse) = spec.and_then(|spec| spec.purse) {
                 params = params.from_purse(&set.purses[purse].name);
             }
+            if let Some(value) = spec.and_then(|spec| spec.value) {
+                params = params.worth(value);
+            }
             if spec.is_some_and(|spec| spec.marks) {
                 params = params.marking_jobs();
             }

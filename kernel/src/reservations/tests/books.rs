@@ -29,9 +29,19 @@ fn any_request() -> impl Strategy<Value = Request> {
     let terms = (0u32..8, times.clone(), times, deadline, cpus, group).prop_map(
         |(pid, budget_ns, period_ns, deadline_ns, cpus, group)| {
             let name = "x".into();
-            let marks = false;
-            let purse = None;
-            Reserve { pid, name, budget_ns, period_ns, deadline_ns, cpus, marks, group, purse }
+            let (marks, value, purse) = (false, None, None);
+            Reserve {
+                pid,
+                name,
+                budget_ns,
+                period_ns,
+                deadline_ns,
+                cpus,
+                marks,
+                value,
+                group,
+                purse,
+            }
         },
     );
     let groups = (terms.clone(), prop_oneof![Just("a"), Just("b")]).prop_map(|(r, name)| {
