@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use onbeat_analysis::admission::Admission;
 use onbeat_analysis::plan::{Demand, Place};
-use onbeat_model::policy::CORE;
+use onbeat_model::policy::{CORE, Server};
 use onbeat_model::protocol::{self, Refusal, Request, Reserve, Response};
 use onbeat_model::taskset::VALUE;
 use onbeat_model::units::{HOUR, US, format_duration};
@@ -218,7 +218,7 @@ impl<E: Engine, S: System> Book<E, S> {
 
     fn reserve(&mut self, peer: Peer, r: &Reserve) -> Result<Response, Problem> {
         r.check().or_else(|e| problem(e, "ask again with other values"))?;
-        self.check_length(peer, r)?;
+        self.check_length(peer, r, self.settings.server)?;
         let within = self.group_named(peer, r.group.as_deref())?;
         self.purse_named(peer, r.purse.as_deref())?;
         let (watch, affinity) = self.examine(peer, r.pid)?;
@@ -240,7 +240,7 @@ impl<E: Engine, S: System> Book<E, S> {
     }
 
     /// Whether budget and period are such as can be served.
-    fn check_length(&self, peer: Peer, r: &Reserve) -> Result<(), Problem> {
+    fn check_length(&self, peer: Peer, r: &Reserve, server: Server) -> Result<(), Problem> {
         if peer.uid != 0 && r.budget_ns < limits::BUDGET_MIN {
             let least = format_duration(limits::BUDGET_MIN);
             let asked = format_duration(r.budget_ns);
@@ -249,8 +249,10 @@ impl<E: Engine, S: System> Book<E, S> {
                 format!("ask for at least {least}; a longer period keeps the share the same"),
             );
         }
-        if self.settings.longest_rest(r.budget_ns, r.period_ns) > REST_MOST {
-            let (policy, most) = (self.settings.policy(), format_duration(REST_MOST));
+        if self.settings.longest_rest(server, r.budget_ns, r.period_ns) > REST_MOST {
+            let rests = server.rests();
+            let policy = if rests { server.name().into() } else { self.settings.policy() };
+            let most = format_duration(REST_MOST);
             return problem(
                 format!(
                     "under {policy} a program that has used up its budget waits for the next period: {} here, \

@@ -45,8 +45,8 @@ impl Settings {
 
     /// How long a program that wants to run may have to wait, ns, because its budget is used up: until
     /// the next period where budgets are hard, until the next window where it changes CPUs at windows' ends.
-    pub fn longest_rest(&self, budget: u64, period: u64) -> u64 {
-        let rests = self.server.rests() || self.order.splits == Splits::Postponed;
+    pub fn longest_rest(&self, server: Server, budget: u64, period: u64) -> u64 {
+        let rests = server.rests() || self.order.splits == Splits::Postponed;
         if rests { period.saturating_sub(budget) } else { 0 }
     }
 

@@ -22,9 +22,9 @@ impl<E: Engine, S: System> Book<E, S> {
     pub(super) fn group(&mut self, peer: Peer, g: &Group) -> Result<Response, Problem> {
         g.check().or_else(|e| problem(e, "ask again with other values"))?;
         let r = g.as_reserve(1);
-        self.check_length(peer, &r)?;
         let order = self.order_named(g.order.as_deref())?;
         let server = self.server_named(g.rule.as_deref())?;
+        self.check_length(peer, &r, server)?;
         if self.groups().any(|h| h.record.name == g.name) {
             return problem(
                 format!("there is a group {:?} already", clip(&g.name)),
