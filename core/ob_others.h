@@ -27,7 +27,7 @@ OB_INLINE void ob_others_advance(ob_p ob, ob_cpu_p c, u64 vtime)
 
 /* `t` begins to run on `c`. The time it had alone on an idle machine is no debt to those who come
  * later. */
-OB_FN void ob_others_begin(ob_p ob OB_ARG, ob_cpu_p c OB_ARG, ob_task_p t OB_ARG)
+OB_INLINE void ob_others_begin(ob_p ob, ob_cpu_p c, ob_task_p t)
 {
 	ob_among_begin(ob, c, t);
 	/* A quick one on a CPU that was idle is no measure for those who wait. */

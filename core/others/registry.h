@@ -78,7 +78,7 @@ enum ob_others_order {
 #define OB_OTHERS_CASE_look(NAME, prefix, name, about) \
 	OB_OTHERS_CASE(NAME, prefix##_look(ob, c, other, first))
 
-OB_OTHERS_HOOK(OB_FN, void, place, ob_p ob OB_ARG, ob_task_p t OB_ARG, u64 most, u64 from)
+OB_OTHERS_HOOK(OB_INLINE, void, place, ob_p ob, ob_task_p t, u64 most, u64 from)
 OB_OTHERS_HOOK(OB_INLINE, void, taken, ob_p ob, ob_task_p t)
 OB_OTHERS_HOOK(OB_INLINE, void, begin, ob_p ob, ob_cpu_p c, ob_task_p t)
 OB_OTHERS_HOOK(OB_INLINE, void, ran, ob_p ob, ob_task_p t, u64 ran)
