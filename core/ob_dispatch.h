@@ -254,7 +254,9 @@ OB_FN u64 ob_pick(ob_p ob OB_ARG, u32 cpu, ob_task_p prev OB_ARG, u64 now)
 	}
 	be = (prev && !prev->server) || ob_share_waiting(ob, bit);
 
-	cand = (ob->online & bit) ? (ob_server_p)ob_first(ob, c->domain, cpu, now) : OB_NULL;
+	cand = (ob->online & bit) ? (ob_server_p)ob_tree_first(&c->domain->active, bit) : OB_NULL;
+	if (cand && cand->purse)
+		cand = (ob_server_p)ob_first(ob, c->domain, cpu, now);
 	if (!(ob->online & bit))
 		mine = OB_NULL;
 	own = mine ? ob_server_key(mine, now) : OB_KEY_BE;

@@ -40,12 +40,18 @@ OB_INLINE int ob_runs(ob_cpu_p c, ob_server_p sv)
 	return has == sv || (has && sv->members && ob_server_at(has, sv->level) == (u64)sv);
 }
 
-/* CPUs among `cpus` on which `sv` may be served: all of its groups have them. */
-OB_FN u64 ob_server_allows(ob_server_p sv OB_ARG, u64 cpus)
+/* Those of `cpus` that `sv` and all groups that it is in have. */
+OB_FN u64 ob_group_allows(ob_server_p sv OB_ARG, u64 cpus)
 {
 	for (; sv && OB_LOOP; sv = sv->domain->up)
 		cpus &= sv->cpus;
 	return cpus;
+}
+
+/* CPUs among `cpus` on which `sv` may be served. */
+OB_INLINE u64 ob_server_allows(ob_server_p sv, u64 cpus)
+{
+	return sv->domain->up ? ob_group_allows(sv, cpus) : sv->cpus & cpus;
 }
 
 /* Makes a queue for the members of `sv`, described and placed. Whether there was one left. */

@@ -32,14 +32,19 @@ OB_INLINE int ob_server_rests(ob_server_p sv)
 	return sv->state == OB_RESTS || ob_server_starves(sv);
 }
 
-/* Whether what it serves runs on `cpus`: it, and each group that it is in, may run and has a CPU
- * among these. */
-OB_FN u64 ob_server_open(ob_server_p sv OB_ARG, u64 cpus)
+/* Whether `sv`, and each group that it is in, may run and has a CPU among these. */
+OB_FN u64 ob_group_open(ob_server_p sv OB_ARG, u64 cpus)
 {
 	for (; sv && OB_LOOP; sv = sv->domain->up)
 		if (ob_server_rests(sv) || !(sv->cpus & cpus))
 			return 0;
 	return 1;
+}
+
+/* Whether what `sv` serves may run on `cpus`. */
+OB_INLINE u64 ob_server_open(ob_server_p sv, u64 cpus)
+{
+	return sv->domain->up ? ob_group_open(sv, cpus) : !ob_server_rests(sv) && (sv->cpus & cpus);
 }
 
 /* Whether it is served before others for want of laxity, and a thread of it runs. */
