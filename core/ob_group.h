@@ -40,7 +40,7 @@ OB_INLINE int ob_runs(ob_cpu_p c, ob_server_p sv)
 	return has == sv || (has && sv->members && ob_server_at(has, sv->level) == (u64)sv);
 }
 
-/* Those of `cpus` that `sv` and all groups that it is in have. */
+/* Those of `cpus` that `sv`, which may be null, and all groups that it is in have. */
 OB_FN u64 ob_group_allows(ob_server_p sv OB_ARG, u64 cpus)
 {
 	for (; sv && OB_LOOP; sv = sv->domain->up)

@@ -111,7 +111,7 @@ OB_FN void ob_choose_gather(ob_p ob OB_ARG, ob_domain_p d OB_ARG, u64 now)
 /* Lanes for the CPUs that serve `d`, all of them empty. */
 OB_FN void ob_choose_lanes(ob_p ob OB_ARG, ob_domain_p d OB_ARG)
 {
-	u64 cpus = ob_server_allows(d->up, d->cpus & ob->online), lanes = OB_ZERO;
+	u64 cpus = ob_group_allows(d->up, d->cpus & ob->online), lanes = OB_ZERO;
 
 	for (; cpus && OB_LOOP; cpus &= cpus - 1) {
 		ob->plan.lane[lanes & (OB_MAX_CPUS - 1)] = OB_NULL;
