@@ -17,18 +17,29 @@
 #include "choose/registry.h"
 #include "ob_online.h"
 
-/* The first of queue `d` that `cpu` may run. Those that find a purse of theirs empty rest. */
+/* The first of queue `d` that `cpu` may run, and has somebody to run there. Those that find a purse
+ * of theirs empty rest; where that leaves a group without anybody it is the next one's turn. */
 OB_FN u64 ob_first(ob_p ob OB_ARG, ob_domain_p d OB_ARG, u32 cpu, u64 now)
 {
-	ob_server_p sv;
+	ob_server_p sv, first = OB_NULL;
+	ob_domain_p at = d;
 
-	if (d->stale)
-		ob_choose(ob, d, now);
 	while (OB_LOOP) {
-		sv = (ob_server_p)ob_tree_first(&d->active, OB_BIT(cpu));
-		if (!sv || !sv->purse || !ob_purse_stops(ob, sv, now))
-			return (u64)sv;
-		ob_want(ob, sv, now);
+		if (at->stale)
+			ob_choose(ob, at, now);
+		sv = (ob_server_p)ob_tree_first(&at->active, OB_BIT(cpu));
+		if (!sv)
+			return 0;
+		if (at == d)
+			first = sv;
+		if (sv->purse && ob_purse_stops(ob, sv, now)) {
+			ob_want(ob, sv, now);
+			at = d;
+		} else if (sv->members) {
+			at = sv->members;
+		} else {
+			return (u64)first;
+		}
 	}
 	return 0;
 }
@@ -212,6 +223,13 @@ OB_FN void ob_pick_others(ob_p ob OB_ARG, ob_cpu_p c OB_ARG)
 	first = (ob_server_p)ob_tree_first(&c->domain->active, ob->online);
 	if (first && first != mine)
 		ob_preempt(ob, first, first->head ? first->head->cpu : c->id);
+	/* These may be for CPUs that have better to do. With groups and purses many come back at
+	 * once, and some find nothing to run with. */
+	if (!(ob->groups | ob->purses) || !(ob->idle & ob->online & ~ob->kick))
+		return;
+	first = (ob_server_p)ob_tree_first(&c->domain->active, ob->idle & ob->online & ~ob->kick);
+	if (first)
+		ob_preempt(ob, first, first->head ? first->head->cpu : c->id);
 }
 
 /* Whether best effort, which is there, has its turn on `c` before reservations of key `best`. */
@@ -255,7 +273,7 @@ OB_FN u64 ob_pick(ob_p ob OB_ARG, u32 cpu, ob_task_p prev OB_ARG, u64 now)
 	be = (prev && !prev->server) || ob_share_waiting(ob, bit);
 
 	cand = (ob->online & bit) ? (ob_server_p)ob_tree_first(&c->domain->active, bit) : OB_NULL;
-	if (cand && cand->purse)
+	if (cand && (cand->purse || cand->members))
 		cand = (ob_server_p)ob_first(ob, c->domain, cpu, now);
 	if (!(ob->online & bit))
 		mine = OB_NULL;
@@ -302,6 +320,9 @@ OB_FN u64 ob_pick(ob_p ob OB_ARG, u32 cpu, ob_task_p prev OB_ARG, u64 now)
 	if (!t) {
 		c->key = OB_KEY_IDLE;
 		ob_idle_set(ob, bit & ob->online);
+		/* It was kicked for somebody whose purse is empty: that kick was another's. */
+		if (!cand && ob->purses)
+			ob_pick_others(ob, c);
 		return 0;
 	}
 	ob_idle_clear(ob, bit);

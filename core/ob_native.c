@@ -21,7 +21,7 @@ EXPORT u64 ENTRY(make)(ob_p ob, ob_server_p sv, ob_terms_p terms, ob_server_p up
 }
 EXPORT u64 ENTRY(purse)(ob_p ob, u32 slot, ob_purse_p up, u64 period, u64 origin)
 {
-	ob_purse_make(&ob->purse[slot & (OB_MAX_PURSES - 1)], up, period, origin);
+	ob_purse_make(ob, &ob->purse[slot & (OB_MAX_PURSES - 1)], up, period, origin);
 	return slot < OB_MAX_PURSES;
 }
 EXPORT u64 ENTRY(fill)(ob_purse_p p, u64 amount, u64 from, u64 until)

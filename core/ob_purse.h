@@ -29,7 +29,8 @@ OB_INLINE u64 ob_segment_has(ob_purse_p p, u32 i, u64 now)
 
 	if (now < p->origin || at < s->from || at >= s->until)
 		return 0;
-	if (s->cycle != cycle + 1) {
+	/* (Of two CPUs one may have read its clock before the other, and come after it.) */
+	if (s->cycle < cycle + 1) {
 		s->cycle = cycle + 1;
 		s->left = s->amount;
 	}
@@ -127,8 +128,9 @@ OB_FN void ob_purse_run(ob_purse_p p OB_ARG, u32 by, u64 now)
 
 /* Makes purse `p` without money, a part of `up` if that is not null; its cycles of `period` ns
  * begin at `origin`. */
-OB_INLINE void ob_purse_make(ob_purse_p p, ob_purse_p up, u64 period, u64 origin)
+OB_INLINE void ob_purse_make(ob_p ob, ob_purse_p p, ob_purse_p up, u64 period, u64 origin)
 {
+	ob->purses = 1;
 	p->up = up;
 	p->period = period;
 	p->origin = origin;

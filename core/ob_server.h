@@ -240,15 +240,19 @@ OB_INLINE u64 ob_key_passes(ob_server_p sv, ob_cpu_p c)
 	if (!first || first->key < key || first->key >= ob_key_plain(ob_key_due(sv)))
 		return OB_NEVER;
 	/* Half as long again as it takes (4 / OB_SURE), for to be passed is a preemption. */
-	return sv->charged + 2 * (first->key - key) / sv->running + 2;
+	return sv->charged + 2 * (first->key - key) / ob_max(sv->running, 1) + 2;
 }
 
 /* How long the budget of `sv`, which runs, lasts, and its purse. */
 OB_INLINE u64 ob_server_lasts(ob_server_p sv)
 {
-	u64 t = sv->purse ? ob_purse_lasts(sv->purse) : OB_NEVER;
+	u64 t = OB_NEVER;
 
-	if (!ob_policy_enforces(sv) || ob_server_rests(sv) || sv->spent)
+	if (ob_server_rests(sv))
+		return t;
+	if (sv->purse)
+		t = ob_purse_lasts(sv->purse);
+	if (!ob_policy_enforces(sv) || sv->spent)
 		return t;
 	return ob_min(
 	    t, sv->charged +

@@ -402,6 +402,7 @@ struct ob {
 	u64 groups;                            /* those that are taken */
 	struct ob_account account[OB_MAX_ACCOUNTS];
 	struct ob_purse purse[OB_MAX_PURSES];
+	u64 purses;  /* there have been some */
 	u64 crowded; /* how often a queue held too many to choose from */
 	struct ob_plan plan;
 };

@@ -285,3 +285,18 @@ fn a_purse_pays_for_all_cpus_at_once_and_then_all_stop() {
         assert!((599.0..=601.0).contains(&had), "{}: {had}", server.name());
     }
 }
+
+/// Who finds its purse empty at the pick leaves the CPU to the next in line.
+#[test]
+fn a_member_with_an_empty_purse_leaves_the_cpu_to_the_next() {
+    let mut system = System::new(1, 3, 1);
+    system.core.purse(0, None, SECOND, &[(10 * MS, 0, SECOND)]);
+    system.group(0, &reservation(50 * MS, 200 * MS, "cbs-hard", EDF), None);
+    system.hog(&reservation(10 * MS, 100 * MS, "cbs-hard", EDF), None);
+    system.hog(&reservation(10 * MS, SECOND, "cbs-hard", EDF), Some(0));
+    system.hog(&reservation(500 * MS, SECOND, "cbs-hard", EDF), None);
+    system.core.pays_from(0, 0);
+    system.core.pays_from(1, 0);
+    let had = consumed(&system.played(800 * MS), 2);
+    assert!((499.0..=500.1).contains(&had), "{had}");
+}

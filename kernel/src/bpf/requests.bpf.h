@@ -87,7 +87,8 @@ static __noinline int place(struct shell_place *arg)
 	LOCKED(fx)
 	{
 		ob_server_p sv = &shell->servers[id];
-		bool held = sv->used;
+		/* Members are where their groups are. */
+		bool held = sv->used && !sv->domain->up;
 
 		if (held) {
 			ob_account_set(sv, terms->rate, now);
