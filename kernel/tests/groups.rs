@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Groups on a real kernel: what members get, who may make and fill one, and how they end. Needs QEMU and a fetched
+//! Groups and purses on a real kernel: what members get, who may make and fill one, and how they end. Needs QEMU and a fetched
 //! kernel (`make setup`).
 
 mod guest;
@@ -13,7 +13,8 @@ use std::time::Duration;
 use guest::{Facts, Machine, burn, fact, finish, part, scheduler, signal, soon, start};
 use onbeat_client::{Params, Service};
 use onbeat_lab::Flavour;
-use onbeat_model::protocol::{Group, Request, Reservation, Response};
+use onbeat_model::protocol::{Group, Purse, Request, Reservation, Response};
+use onbeat_model::taskset::Segment;
 
 const MS: u64 = 1_000_000;
 /// How long members are watched.
@@ -75,6 +76,24 @@ fn bad_groups_are_refused_in_words() {
     assert!(said("seventh").contains("inside each other"), "{}", said("seventh"));
 }
 
+/// Tables 3 and 4 of Wang and Lin: J3 has 40 in a purse of 80 within one of 30; J1 has 80 in groups that have enough,
+/// and in a purse of 60 within one of 100.
+#[test]
+fn red_linux_s_j3_gets_30_ms_and_j1_gets_60() {
+    let us = |name: &str| facts()[name].parse::<u64>().unwrap();
+    assert!((29_800..=30_100).contains(&us("j3")), "{} us", us("j3"));
+    assert!((59_800..=60_100).contains(&us("j1")), "{} us", us("j1"));
+}
+
+#[test]
+fn purses_are_root_s_and_not_removed_while_somebody_takes_from_them() {
+    let said = |name: &str| facts()[name].as_str();
+    assert!(said("user-purse").contains("root"), "{}", said("user-purse"));
+    assert!(said("purse-busy").contains("take from"), "{}", said("purse-busy"));
+    assert!(said("purse-twice").contains("already"), "{}", said("purse-twice"));
+    assert_eq!(said("purse-gone"), "true");
+}
+
 #[test]
 fn a_killed_service_leaves_members_to_the_kernel_and_the_next_one_has_no_groups() {
     assert_eq!(facts()["after-kill"], "0");
@@ -94,6 +113,43 @@ fn group(name: &str, budget: u64, period: u64, within: Option<&str>) -> Group {
         rule: Some("cbs-hard".into()),
         purse: None,
     }
+}
+
+/// All that is in it is there from the beginning until the end of 4 s.
+fn purse(name: &str, budget: u64, within: Option<&str>) -> Purse {
+    let period_ns = 4_000 * MS;
+    let segments = vec![Segment { budget, from: 0, until: period_ns }];
+    Purse { name: name.into(), within: within.map(str::to_owned), period_ns, segments }
+}
+
+/// What two jobs of RED-Linux's examples get.
+fn red_linux(service: &mut Service) {
+    for (name, budget, within) in
+        [("j0", 30, None), ("j1", 80, Some("j0")), ("j5", 100, None), ("j6", 60, Some("j5"))]
+    {
+        service.purse(&purse(name, budget * MS, within)).unwrap();
+    }
+    fact("purse-twice", said(service.purse(&purse("j6", MS, None))));
+    service.group(&group("outer", 500 * MS, 4_000 * MS, None)).unwrap();
+    service.group(&group("g3", 300 * MS, 4_000 * MS, Some("outer"))).unwrap();
+    let children = vec![start(&mut part("hog")), start(&mut part("hog"))];
+    let j3 = Params::new(40 * MS, 4_000 * MS).from_purse("j1");
+    let j1 = Params::new(80 * MS, 4_000 * MS).from_purse("j6").in_group("g3");
+    let mut ids = Vec::new();
+    for (child, params) in children.iter().zip([j3, j1]) {
+        ids.push(service.reserve(child.id(), "job", &params).unwrap().id);
+    }
+    std::thread::sleep(Duration::from_millis(1_500));
+    let had = had(&children);
+    fact("j3", had[0] / 1_000);
+    fact("j1", had[1] / 1_000);
+    let remove =
+        |service: &mut Service, name: &str| service.ask(&Request::DropPurse { name: name.into() });
+    fact("purse-busy", said(remove(service, "j6")));
+    end(children);
+    // Over, but kept for who asked until the last words are fetched.
+    ids.into_iter().for_each(|id| drop(service.release(id)));
+    fact("purse-gone", soon(|| remove(service, "j6").is_ok()));
 }
 
 /// What became of a request, in words.
@@ -153,6 +209,7 @@ fn user() {
     // Half of two CPUs may be held by one user.
     let much = |name| Group { budget_ns: 36 * MS, ..group(name, 0, 40 * MS, None) };
     fact("user-own", said(service.group(&much("mine"))));
+    fact("user-purse", said(service.purse(&purse("mine", MS, None))));
     fact("user-second", said(service.group(&group("second", MS, 40 * MS, None))));
     fact("user-nested", said(service.group(&group("nested", 5 * MS, 40 * MS, Some("mine")))));
     fact("user-member", said(service.reserve(me, "x", &small.clone().in_group("nested"))));
@@ -167,6 +224,7 @@ fn user() {
 fn in_the_guest() {
     let service_process = scheduler(&["--policy", "g-edzl+cbs-hard", "--max-share", "50%"]);
     let mut service = Service::connect().unwrap();
+    red_linux(&mut service);
     let id = service.group(&group("group", 10 * MS, 40 * MS, None)).unwrap().id;
     // Two that ask for more than all of it, in budgets that would be granted.
     let children = vec![member("group", 9 * MS, 40 * MS), member("group", 9 * MS, 40 * MS)];
