@@ -40,12 +40,12 @@ OB_INLINE u64 ob_place_waits(ob_server_p sv);
 OB_FN void ob_place_count(ob_p ob OB_ARG, ob_server_p sv OB_ARG, u32 by);
 
 /* A lending server counts in its domain's slack, except where its demand is not known here: split
- * ones change domains; slack is reckoned for deadlines; a group's time is not its members' alone.
- */
+ * ones change domains; slack is reckoned for deadlines; a group's time is not its members' alone,
+ * and beside a group there is no slack. */
 OB_INLINE int ob_pledges(ob_server_p sv)
 {
 	return ob_policy_lends(sv) && !ob_place_moves(sv) && ob_order_deadlines(sv) &&
-	       !sv->domain->up;
+	       !sv->domain->up && !sv->members;
 }
 
 /* The server whose `pledge` is at n. */
