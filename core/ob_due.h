@@ -10,7 +10,7 @@
 #ifndef OB_DUE_H
 #define OB_DUE_H
 
-#include "ob_types.h"
+#include "ob_trace.h"
 
 /* Both functions below name all kinds. */
 _Static_assert(OB_DUE_COUNT == 7, "ob_due_link, ob_due_forget");

@@ -5,7 +5,7 @@
  * A group is a server like others: it has a budget, a rule for it and a place in the queue of its
  * domain, or of the group that it is a member of. What it serves is a queue of servers in place of
  * a list of threads. Its job begins when the first member wants service and ends when none does
- * (ob_want, in ob_thread.h): members that wait for their own next budget do not, so a group puts no
+ * (ob_want, in ob_job.h): members that wait for their own next budget do not, so a group puts no
  * budget by for them, which the constant bandwidth server's rule forbids. All that runs under it
  * charges it, on each CPU, as the threads of one reservation do.
  *

@@ -21,10 +21,6 @@
 /* Budget over period in 2^-20, rounded up; an early deadline counts in the period's place. */
 #define OB_SHARE_BITS 20
 
-/* Under EDZL a lending server is urgent so much before its laxity ends, ns, yet behind those whose
- * laxity has ended: others of its domain do not run by deadline, and several may end together. */
-#define OB_MARGIN 1500000ULL
-
 /* How the policies order servers while there is slack: the registry's column. */
 enum ob_lending {
 	OB_LENDS_NOT = 0,

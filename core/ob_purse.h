@@ -13,7 +13,7 @@
 #ifndef OB_PURSE_H
 #define OB_PURSE_H
 
-#include "ob_types.h"
+#include "ob_trace.h"
 
 /* The cycle that `now` is in. */
 OB_INLINE u64 ob_purse_cycle(ob_purse_p p, u64 now)

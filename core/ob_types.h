@@ -10,42 +10,8 @@
 #ifndef OB_TYPES_H
 #define OB_TYPES_H
 
-#include "ob_tree.h"
+#include "ob_terms.h"
 #include "ob_event.h"
-
-#define OB_MAX_CPUS 64
-#define OB_MAX_DOMAINS 64
-/* CPUs over which one reservation can be split. */
-#define OB_MAX_LEGS 8
-/* Groups of reservations at a time, and how many of them one reservation may be in, one inside the
- * other. */
-#define OB_MAX_GROUPS 64
-#define OB_DEPTH 6
-/* Purses at a time, and amounts in one (ob_purse.h); a power of two. */
-#define OB_MAX_PURSES 64
-#define OB_SEGMENTS 4
-/* Users who hold reservations at a time, the unlimited one included. */
-#define OB_MAX_ACCOUNTS 64
-/* Servers of one queue from which a chooser chooses (choose/registry.h), a power of two; with more
- * it goes by deadline. */
-#define OB_CHOOSE_MOST 64
-/* No job is worth more; what its budget is, ns, it is worth where nobody says. */
-#define OB_VALUE_MOST (1ULL << 43)
-
-/* Best-effort time slice, ns. */
-#define OB_SLICE 4000000
-
-/* Weight of nice 0 among best-effort threads. */
-#define OB_WEIGHT 1024
-
-/* Keys of what a CPU runs. Reservations have keys between these. */
-#define OB_KEY_SHARE 0ULL  /* best-effort work in its guaranteed share: nothing goes before it */
-#define OB_KEY_URGENT 1ULL /* and above, who has no laxity left: by deadline */
-#define OB_KEY_SOON (1ULL << 61)  /* urgent in a moment */
-#define OB_KEY_PLAIN OB_KEY_SOON  /* and above, all others: by deadline, or as the order says */
-#define OB_KEY_EQUAL (1ULL << 63) /* and above, best effort's equals: by virtual time */
-#define OB_KEY_BE (~0ULL - 1)
-#define OB_KEY_IDLE (~0ULL)
 
 /* What a server, or a domain, may wait for that comes by itself (ob_due.h), in the order in which
  * it is seen to. */
@@ -63,13 +29,6 @@ enum ob_due_kind {
 struct ob_due {
 	struct ob_node node;  /* in ob->due */
 	u64 at[OB_DUE_COUNT]; /* instants; 0: none */
-};
-
-/* How a reservation is placed (place/registry.h). */
-enum ob_placement {
-	OB_PLACE_WHOLE = 0,
-	OB_PLACE_EARLY = 1,
-	OB_PLACE_POSTPONED = 2,
 };
 
 /* What state a server is in. */
@@ -121,69 +80,6 @@ struct ob_task {
 	u8 leaves;
 	u8 listed;
 	u8 gone;
-};
-
-/* Where a split reservation has which part of its budget (place/windows.h). */
-struct ob_leg {
-	u64 cpus;
-	u64 budget;
-	u64 domain;
-};
-
-/* A split reservation's windows (place/windows.h). */
-struct ob_windows {
-	u32 legs;    /* CPUs it is split over */
-	u32 leg;     /* where it is now */
-	u64 length;  /* of one leg's window */
-	u64 cycle;   /* when the first window of this cycle begins */
-	u32 starved; /* postponed: its share is used up until its window ends */
-	u32 unbegun; /* a mark began its job, and it was none: its cycle is still to begin */
-	struct ob_leg plan[OB_MAX_LEGS];
-};
-
-/* What a reservation is made of. Times in ns, 0 < budget ≤ deadline, budget ≤ period. */
-struct ob_terms {
-	u64 budget;
-	u64 period;
-	u64 deadline; /* relative */
-	u64 cpus;     /* that it may use; if its domain has none of them, all of the domain's */
-	u64 rate;     /* what its account may take ahead of best effort (ob_account_join) */
-	u64 window;   /* split: length of one leg's window */
-	u64 value;    /* of a job that ends in time; 0: its budget */
-	u32 account;  /* OB_NO_ACCOUNT: nobody keeps one */
-	u32 domain;
-	u32 kind;      /* enum ob_kind */
-	u32 order;     /* enum ob_order */
-	u32 marks;     /* the program marks its jobs */
-	u32 postponed; /* split: it changes CPUs at the ends of its windows only */
-	u32 legs;      /* 0: not split */
-	u32 group;     /* it serves reservations, not threads */
-	u32 purse;     /* 0: none; else its slot and 1 */
-	u32 pad;
-	struct ob_leg plan[OB_MAX_LEGS];
-};
-
-#define OB_NO_ACCOUNT 0xFFFFFFFFU
-
-/* An amount of CPU time in a purse, available from `from` until `until` of each cycle, ns. */
-struct ob_segment {
-	u64 amount;
-	u64 from;
-	u64 until;
-	u64 left;  /* in the cycle before `cycle` */
-	u64 cycle; /* 0: none yet */
-};
-
-/* A budget that reservations share (ob_purse.h). Times in ns. */
-struct ob_purse {
-	struct ob_purse OB_ARENA *up; /* which it is a part of, or null */
-	u64 period;                   /* of its cycles */
-	u64 origin;                   /* when the first one begins */
-	u64 charged;                  /* until when it has paid */
-	u64 consumed;
-	u32 running; /* threads that it pays for now */
-	u32 count;   /* segments */
-	struct ob_segment segment[OB_SEGMENTS];
 };
 
 struct ob_server {
@@ -440,37 +336,6 @@ OB_INLINE void ob_idle_clear(ob_p ob, u64 cpus)
 		OB_CLEAR_BITS(ob->idle, cpus);
 }
 
-/* Writes an event with the arguments in ob->args; a full ring counts it as lost rather than
- * overwrite what was not read. */
-OB_FN void ob_write(ob_p ob OB_ARG, u64 now, u64 kind_cpu, u64 task_server)
-{
-	struct ob_event OB_ARENA *ev;
-
-	if (ob->ring_head - ob->ring_tail >= ob->ring_size) {
-		ob->lost++;
-		return;
-	}
-	ev = &ob->ring[ob->ring_head & (ob->ring_size - 1)];
-	ev->time = now;
-	ev->kind = (u32)(kind_cpu >> 32);
-	ev->cpu = (u32)kind_cpu;
-	ev->task = (u32)(task_server >> 32);
-	ev->server = (u32)task_server;
-	ev->a = ob->args[0];
-	ev->b = ob->args[1];
-	ob->ring_head++;
-}
-
-/* Tells the trace, if there is one. */
-OB_INLINE void ob_emit(ob_p ob, u64 now, u64 kind_cpu, u64 task_server, u64 a, u64 b)
-{
-	if (!ob->ring_size)
-		return;
-	ob->args[0] = a;
-	ob->args[1] = b;
-	ob_write(ob, now, kind_cpu, task_server);
-}
-
 /* Whose hook is called for `sv`. A shell whose reservations all have the same may say which: then
  * the kernel's verifier leaves out those of others. (Elsewhere it is not worth it: each piece that
  * is left out makes the kernel move all of the program that follows.) */
@@ -478,9 +343,5 @@ OB_INLINE void ob_emit(ob_p ob, u64 now, u64 kind_cpu, u64 task_server, u64 a, u
 #define OB_KIND(sv) ((sv)->kind)
 #define OB_PLACE(sv) ((sv)->place)
 #endif
-
-#define OB_NONE 0xFFFFFFFFULL
-#define OB_KC(kind, cpu) (((u64)(kind) << 32) | (u32)(cpu))
-#define OB_TS(task, server) (((u64)(task) << 32) | (u32)(server))
 
 #endif

@@ -10,20 +10,20 @@ const OTHERS: &str = "../core/others/registry.h";
 
 /// Header, macro, its name here, type and meaning.
 const NUMBERS: [[&str; 5]; 8] = [
-    ["../core/ob_types.h", "OB_MAX_CPUS", "CPUS", "u32", "CPUs of one machine."],
+    ["../core/ob_terms.h", "OB_MAX_CPUS", "CPUS", "u32", "CPUs of one machine."],
     [
-        "../core/ob_types.h",
+        "../core/ob_terms.h",
         "OB_MAX_LEGS",
         "LEGS",
         "usize",
         "CPUs over which a reservation may be split.",
     ],
-    ["../core/ob_types.h", "OB_MAX_GROUPS", "GROUPS", "usize", "Groups of reservations."],
-    ["../core/ob_types.h", "OB_DEPTH", "DEPTH", "usize", "Groups inside each other."],
-    ["../core/ob_types.h", "OB_MAX_PURSES", "PURSES", "usize", "Purses."],
-    ["../core/ob_types.h", "OB_SEGMENTS", "SEGMENTS", "usize", "Amounts of time in a purse."],
+    ["../core/ob_terms.h", "OB_MAX_GROUPS", "GROUPS", "usize", "Groups of reservations."],
+    ["../core/ob_terms.h", "OB_DEPTH", "DEPTH", "usize", "Groups inside each other."],
+    ["../core/ob_terms.h", "OB_MAX_PURSES", "PURSES", "usize", "Purses."],
+    ["../core/ob_terms.h", "OB_SEGMENTS", "SEGMENTS", "usize", "Amounts of time in a purse."],
     [
-        "../core/ob_types.h",
+        "../core/ob_terms.h",
         "OB_MAX_ACCOUNTS",
         "ACCOUNTS",
         "usize",

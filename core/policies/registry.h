@@ -17,7 +17,7 @@
 #ifndef OB_REGISTRY_H
 #define OB_REGISTRY_H
 
-#include "../ob_slack.h"
+#include "../ob_lend.h"
 
 #define OB_POLICIES(X)                                                                     \
 	X(NONE, none, "", 0, 0, NOT, "jobs are not limited")                               \

@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/* What the policies that lend have in common: a server that has used up its budget lives on slack.
+ */
+#ifndef OB_LEND_H
+#define OB_LEND_H
+
+#include "ob_slack.h"
+
+/* `sv` has used up its budget: until its deadline it has a claim to slack only. It is woken then,
+ * and before if nobody lets it run. */
+OB_FN void ob_spend(ob_p ob OB_ARG, ob_server_p sv OB_ARG, u64 now)
+{
+	sv->spent = 1;
+	sv->soon = 0;
+	ob_due_set(ob, &sv->due, OB_DUE_LAXITY, 0);
+	ob_due_set(ob, &sv->due, OB_DUE_SPENT, ob_max(sv->s - sv->shift, 1));
+	ob_slack_claim(ob, sv, now);
+}
+
+OB_FN void ob_unspend(ob_p ob OB_ARG, ob_server_p sv OB_ARG)
+{
+	if (!sv->spent)
+		return;
+	ob_due_set(ob, &sv->due, OB_DUE_SPENT, 0);
+	sv->spent = 0;
+	sv->urgent = 0;
+}
+
+OB_FN void ob_lend_release(ob_p ob OB_ARG, ob_server_p sv OB_ARG, u64 now)
+{
+	ob_place_take_up(ob, sv, now);
+	if (ob_policy_lends(sv) == OB_LENDS_START && sv->counted)
+		ob_slack_claim(ob, sv, now);
+}
+
+OB_FN void ob_lend_exhausted(ob_p ob OB_ARG, ob_server_p sv OB_ARG, u64 now)
+{
+	if (sv->counted && sv->s > now) {
+		ob_spend(ob, sv, now);
+		return;
+	}
+	ob_place_renew(ob, sv, now);
+}
+
+/* The deadline of a spent server has come: the next budget. */
+OB_FN void ob_lend_replenished(ob_p ob OB_ARG, ob_server_p sv OB_ARG, u64 now)
+{
+	ob_place_renew(ob, sv, now);
+	/* An alarm that came late must not leave a deadline in the past behind. */
+	if (sv->s <= now) {
+		sv->shift = 0;
+		ob_server_set(ob, sv, now, sv->e, now + sv->deadline);
+	}
+	sv->late = 1;
+	sv->soon = 0;
+	ob_slack_claim(ob, sv, now);
+}
+
+OB_INLINE void ob_lend_completed(ob_p ob, ob_server_p sv, u64 now)
+{
+	ob_slack_hope(ob, sv->domain, now);
+}
+
+#endif

@@ -1,0 +1,275 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/* What a CPU runs next. */
+#ifndef OB_PICK_H
+#define OB_PICK_H
+
+#include "ob_budget.h"
+
+/* The first of queue `d` that `cpu` may run, and has somebody to run there. Those that find a purse
+ * of theirs empty rest; where that leaves a group without anybody it is the next one's turn. */
+OB_FN u64 ob_first(ob_p ob OB_ARG, ob_domain_p d OB_ARG, u32 cpu, u64 now)
+{
+	ob_server_p sv, first = OB_NULL;
+	ob_domain_p at = d;
+
+	while (OB_LOOP) {
+		if (at->stale)
+			ob_choose(ob, at, now);
+		sv = (ob_server_p)ob_tree_first(&at->active, OB_BIT(cpu));
+		if (!sv)
+			return 0;
+		if (at == d)
+			first = sv;
+		if (sv->purse && ob_purse_stops(ob, sv, now)) {
+			ob_want(ob, sv, now);
+			at = d;
+		} else if (sv->members) {
+			at = sv->members;
+		} else {
+			return (u64)first;
+		}
+	}
+	return 0;
+}
+
+/* Takes the first waiting thread of `sv` that may run on `c`; of the first member's of a group. */
+OB_FN u64 ob_thread_take(ob_p ob OB_ARG, ob_server_p sv OB_ARG, ob_cpu_p c OB_ARG, u64 now)
+{
+	ob_task_p t;
+
+	while (sv->members && OB_LOOP) {
+		sv = (ob_server_p)ob_first(ob, sv->members, c->id, now);
+		if (!sv)
+			return 0;
+	}
+	for (t = sv->head; t && OB_LOOP; t = t->next)
+		if (!sv->pinned || (ob_thread_cpus(sv, t) & OB_BIT(c->id)))
+			break;
+	if (!t)
+		return 0;
+	ob_thread_unlink(sv, t);
+	ob_server_update(ob, sv);
+	return (u64)t;
+}
+
+/* The next to run on `c` in best effort's time: best effort, or a thread of a reservation that has
+ * waited for longer, which is best effort for a turn. */
+OB_INLINE ob_task_p ob_other_take(ob_p ob, ob_cpu_p c, u64 now)
+{
+	ob_server_p sv = ob_patience_first(ob, OB_BIT(c->id), now);
+	ob_task_p t = OB_NULL;
+
+	if (sv) {
+		ob_patience_had(ob, sv, now);
+		t = (ob_task_p)ob_thread_take(ob, sv, c, now);
+	}
+	if (!t)
+		return ob_others_take(ob, c, now);
+	t->server = OB_NULL;
+	t->home = sv;
+	t->away = 1;
+	t->vtime = ob_others_vtime(ob, t, now);
+	ob_others_advance(ob, c, t->vtime);
+	return t;
+}
+
+/* What runs on `c`, `prev`, is under a group that goes on here: it may be a member's turn. Returns
+ * the thread to run. */
+OB_FN u64 ob_group_next(ob_p ob OB_ARG, ob_cpu_p c OB_ARG, ob_task_p prev OB_ARG, u64 now)
+{
+	ob_server_p sv = prev->server, up = ob_server_top(sv), at;
+	ob_node_p n;
+
+	while (up != sv && OB_LOOP) {
+		at = (ob_server_p)ob_server_at(sv, up->level + 1);
+		n = (ob_node_p)ob_first(ob, up->members, c->id, now);
+		if (n && n != &at->node && ob_key_beats(n->key, ob_server_key(at, now)))
+			return ob_thread_take(ob, (ob_server_p)n, c, now);
+		up = at;
+	}
+	if ((sv->node.mask & OB_BIT(c->id)) && c->curr == prev && !ob_turn_left(c, now))
+		return ob_thread_take(ob, sv, c, now);
+	return (u64)prev;
+}
+
+/* ob_pick when nobody holds a reservation. */
+OB_FN u64 ob_pick_unreserved(ob_p ob OB_ARG, u32 cpu, ob_task_p prev OB_ARG, u64 now)
+{
+	ob_cpu_p c = ob_cpu(ob, cpu);
+	u64 bit = OB_BIT(cpu);
+	ob_task_p t = ob_others_impatient(ob, bit, now);
+
+	ob_share_clear(ob, c, now);
+	c->timer = OB_NEVER;
+	c->relief = 0;
+	ob->kick &= ~bit;
+	if (t)
+		prev = OB_NULL;
+	else
+		t = (ob_task_p)ob_tree_first(&ob->best_effort, bit);
+	if (prev && (prev->cpus & bit) && (!t || ob_among_key(ob, prev) <= t->node.key)) {
+		t = prev;
+		ob_others_advance(ob, c, t->vtime);
+		if (c->curr)
+			ob_arm(ob, c);
+	} else if (t) {
+		ob_others_remove(ob, t, now);
+		ob_others_advance(ob, c, t->vtime);
+		t->picked = 1;
+	} else {
+		c->key = OB_KEY_IDLE;
+		c->other = OB_NULL;
+		ob_idle_set(ob, bit & ob->online);
+		return 0;
+	}
+	c->key = OB_KEY_BE;
+	ob_others_has(c, t, now);
+	ob_idle_clear(ob, bit);
+	if (ob->best_effort.root) {
+		ob_others_spread(ob);
+		c->timer = ob_min(c->timer, ob_others_look(ob, c));
+		if (c->timer != OB_NEVER)
+			ob->rearm |= bit;
+	}
+	return (u64)t;
+}
+
+/* With groups and purses many come back at once, and some find nothing to run with: who waits, and
+ * could have a CPU that idles or serves best effort, looks at that. */
+OB_FN void ob_pick_idlers(ob_p ob OB_ARG, ob_cpu_p c OB_ARG)
+{
+	u64 cpus = OB_ZERO;
+	ob_server_p first;
+	u32 i;
+
+	for (i = OB_ZERO; i < ob->nr_cpus && OB_LOOP; i++)
+		if (ob_cpu(ob, i)->key >= OB_KEY_BE)
+			cpus |= OB_BIT(i);
+	cpus &= ob->online & ~ob->kick;
+	first = cpus ? (ob_server_p)ob_tree_first(&c->domain->active, cpus) : OB_NULL;
+	if (first)
+		ob_preempt(ob, first, first->head ? first->head->cpu : c->id);
+}
+
+/* `c` has picked. Claims are lost to earlier deadlines, to races and to threads that vanish: who
+ * had claimed this CPU, and who waits at all, looks again. */
+OB_FN void ob_pick_others(ob_p ob OB_ARG, ob_cpu_p c OB_ARG)
+{
+	ob_server_p mine = (ob_server_p)ob_tree_first(&c->domain->active, OB_BIT(c->id)), first;
+
+	if (mine)
+		ob_preempt(ob, mine, mine->head ? mine->head->cpu : c->id);
+	first = (ob_server_p)ob_tree_first(&c->domain->active, ob->online);
+	if (first && first != mine)
+		ob_preempt(ob, first, first->head ? first->head->cpu : c->id);
+	/* These may be for CPUs that have better to do. */
+	if (ob->groups | ob->purses)
+		ob_pick_idlers(ob, c);
+}
+
+/* Whether best effort, which is there, has its turn on `c` before reservations of key `best`. */
+OB_FN u64 ob_share_is_due(ob_p ob OB_ARG, ob_cpu_p c OB_ARG, u64 best, u64 now)
+{
+	return c->owed ? ob_share_key(c, now) <= best : ob_patience_presses(ob, OB_BIT(c->id));
+}
+
+/*
+ * What should `cpu` run now? `prev` is the thread that runs there and wants to go on, or null.
+ * Returns the thread to run, which is `prev` if it stays, or 0 for none. A thread other than
+ * `prev` has been taken from its queue.
+ */
+OB_FN u64 ob_pick(ob_p ob OB_ARG, u32 cpu, ob_task_p prev OB_ARG, u64 now)
+{
+	ob_cpu_p c = ob_cpu(ob, cpu);
+	u64 bit = OB_BIT(cpu);
+	ob_server_p cand, leads, mine = OB_NULL;
+	ob_task_p t = OB_NULL;
+	u32 be, due;
+	u64 best, own;
+
+	if (c->server)
+		ob_budget_check(ob, c->server, now);
+	ob_share_account(ob, c, now);
+	if (c->domain->stale) {
+		ob->kick &= ~bit;
+		ob_choose(ob, c->domain, now);
+	}
+	/* Who is best effort for a turn has had it. */
+	if (prev && (!(prev->cpus & bit) || ob_thread_returns(ob, prev)))
+		prev = OB_NULL;
+	if (prev && prev->server && ob_server_open(prev->server, bit)) {
+		mine = prev->server;
+		ob_server_restand(mine, now);
+		if (mine->domain->up) {
+			mine = ob_server_top(mine);
+			ob_server_restand(mine, now);
+		}
+	}
+	be = (prev && !prev->server) || ob_share_waiting(ob, bit);
+
+	cand = (ob->online & bit) ? (ob_server_p)ob_tree_first(&c->domain->active, bit) : OB_NULL;
+	if (cand && (cand->purse || cand->members))
+		cand = (ob_server_p)ob_first(ob, c->domain, cpu, now);
+	if (!(ob->online & bit))
+		mine = OB_NULL;
+	own = mine ? ob_server_key(mine, now) : OB_KEY_BE;
+	best = ob_min(cand ? cand->node.key : OB_KEY_BE, own);
+	due = be ? (u32)ob_share_is_due(ob, c, best, now) : 0;
+	if (due != c->share)
+		ob_share_turn(ob, c, due, now);
+	leads = mine && best == own ? mine : cand;
+	/* From here on c->share is what `due` was, and nothing that the verifier knows. */
+	c->relief = !c->share && leads && ob_patience_relieves(ob, leads, bit, now);
+	if (!c->share && !c->relief &&
+	    !(leads && ob_account_equal(leads) && ob_account_yields(ob, leads, prev, bit, now))) {
+		if (mine && best == own) {
+			t = prev;
+			c->key = best;
+			if (mine->members)
+				t = (ob_task_p)ob_group_next(ob, c, prev, now);
+			/* Not so to a server of the same key: changes at each turn gain nothing. */
+			else if ((mine->node.mask & bit) && c->curr == prev &&
+				 !ob_turn_left(c, now))
+				t = (ob_task_p)ob_thread_take(ob, mine, c, now);
+		} else if (cand) {
+			c->key = best;
+			t = (ob_task_p)ob_thread_take(ob, cand, c, now);
+		}
+	}
+	if (!t && be) {
+		ob_node_p first = ob_tree_first(&ob->best_effort, bit);
+
+		c->key = c->share ? ob_share_key(c, now) : c->relief ? best : OB_KEY_BE;
+		if (prev && !prev->server && (!first || ob_among_key(ob, prev) <= first->key) &&
+		    !ob_others_impatient(ob, bit, now) && !ob_tree_first(&ob->impatient, bit)) {
+			t = prev;
+			ob_others_advance(ob, c, prev->vtime);
+		} else {
+			t = ob_other_take(ob, c, now);
+		}
+	}
+	if (!t || !t->server)
+		c->use = OB_USE_OTHER;
+	c->other = OB_NULL;
+	ob->kick &= ~bit;
+	if (!t) {
+		c->key = OB_KEY_IDLE;
+		ob_idle_set(ob, bit & ob->online);
+		/* It was kicked for somebody whose purse is empty: that kick was another's. */
+		if (!cand && ob->purses)
+			ob_pick_others(ob, c);
+		return 0;
+	}
+	ob_idle_clear(ob, bit);
+	if (t != prev)
+		t->picked = 1;
+	if (!t->server)
+		ob_others_has(c, t, now);
+	if (t == prev)
+		ob_arm(ob, c);
+	ob_others_spread(ob);
+	ob_pick_others(ob, c);
+	return (u64)t;
+}
+
+#endif
