@@ -115,11 +115,15 @@ OB_FN void ob_group_preempt(ob_p ob OB_ARG, ob_server_p sv OB_ARG)
 	}
 }
 
-/* If a waiting thread of `sv` comes before what some CPU runs, that CPU is kicked and counted as
- * taken, so that the next one to wake looks at another. */
+/*
+ * If a waiting thread of `sv` comes before what some CPU runs, that CPU is kicked, and counted as
+ * taken, so that the next one to wake looks at another. It is claimed for `sv`: if one that goes
+ * first claims it in turn, or it picks another (ob_pick), `sv` looks at the others again.
+ */
 OB_FN void ob_preempt(ob_p ob OB_ARG, ob_server_p sv OB_ARG, u32 prefer)
 {
-	ob_server_p waits = sv;
+	ob_server_p waits = sv, lost;
+	ob_cpu_p c;
 	u64 cpus;
 	u32 victim;
 
@@ -127,18 +131,29 @@ OB_FN void ob_preempt(ob_p ob OB_ARG, ob_server_p sv OB_ARG, u32 prefer)
 		ob_stale_kick(ob, sv, prefer);
 	if (sv->domain->up)
 		sv = ob_server_top(sv);
-	if (sv->domain->stale)
-		return;
-	cpus = sv->node.mask & ob->online;
-	if (!sv->node.linked || !cpus)
-		return;
-	victim = ob_victim(ob, cpus, prefer);
-	if (victim < OB_MAX_CPUS && ob_key_beats(sv->node.key, ob_cpu(ob, victim)->key)) {
-		ob_cpu(ob, victim)->key = sv->node.key;
+	/* Each that is displaced has a greater key than who displaces it. */
+	while (sv && sv->node.linked && !sv->domain->stale && OB_LOOP) {
+		cpus = sv->node.mask & ob->online;
+		if (!cpus)
+			return;
+		victim = ob_victim(ob, cpus, prefer);
+		c = ob_cpu(ob, victim);
+		if (victim >= OB_MAX_CPUS || !ob_key_beats(sv->node.key, c->key)) {
+			if (sv->members)
+				ob_group_preempt(ob, waits);
+			return;
+		}
+		lost = c->claim;
+		c->claim = sv;
+		c->key = sv->node.key;
 		ob_idle_clear(ob, OB_BIT(victim));
 		ob->kick |= OB_BIT(victim);
-	} else if (sv->members) {
-		ob_group_preempt(ob, waits);
+		if (lost == sv)
+			return;
+		sv = lost;
+		waits = lost;
+		if (lost && lost->head)
+			prefer = lost->head->cpu;
 	}
 }
 

@@ -151,17 +151,14 @@ OB_FN void ob_pick_idlers(ob_p ob OB_ARG, ob_cpu_p c OB_ARG)
 		ob_preempt(ob, first, first->head ? first->head->cpu : c->id);
 }
 
-/* `c` has picked. Claims are lost to earlier deadlines, to races and to threads that vanish: who
- * had claimed this CPU, and who waits at all, looks again. */
+/* `c` has picked. Who had claimed it, and still waits, looks at the others again. */
 OB_FN void ob_pick_others(ob_p ob OB_ARG, ob_cpu_p c OB_ARG)
 {
-	ob_server_p mine = (ob_server_p)ob_tree_first(&c->domain->active, OB_BIT(c->id)), first;
+	ob_server_p lost = c->claim;
 
-	if (mine)
-		ob_preempt(ob, mine, mine->head ? mine->head->cpu : c->id);
-	first = (ob_server_p)ob_tree_first(&c->domain->active, ob->online);
-	if (first && first != mine)
-		ob_preempt(ob, first, first->head ? first->head->cpu : c->id);
+	c->claim = OB_NULL;
+	if (lost)
+		ob_preempt(ob, lost, lost->head ? lost->head->cpu : c->id);
 	/* These may be for CPUs that have better to do. */
 	if (ob->groups | ob->purses)
 		ob_pick_idlers(ob, c);
@@ -256,7 +253,7 @@ OB_FN u64 ob_pick(ob_p ob OB_ARG, u32 cpu, ob_task_p prev OB_ARG, u64 now)
 		c->key = OB_KEY_IDLE;
 		ob_idle_set(ob, bit & ob->online);
 		/* It was kicked for somebody whose purse is empty: that kick was another's. */
-		if (!cand && ob->purses)
+		if (c->claim || (!cand && ob->purses))
 			ob_pick_others(ob, c);
 		return 0;
 	}

@@ -220,6 +220,7 @@ struct ob_cpu {
 	struct ob_domain OB_ARENA *domain;
 	struct ob_task OB_ARENA *curr;     /* null: idle, or a task the core was not told of */
 	struct ob_server OB_ARENA *server; /* of curr, if that runs on a reservation */
+	struct ob_server OB_ARENA *claim;  /* it has been kicked for, if it has been for one */
 	u64 key;                           /* of what runs here or is about to */
 	u64 timer;                         /* the shell calls ob_tick no later than this */
 	s64 debt;    /* best-effort time owed on this CPU, ns; below 0: prepaid */

@@ -161,6 +161,19 @@ OB_FN void ob_choose_none(ob_p ob OB_ARG, ob_domain_p d OB_ARG, u64 now)
 	}
 }
 
+/* Who waits in `d`, which holds too many, claims CPUs: each the first that may run there. */
+OB_FN void ob_choose_claims(ob_p ob OB_ARG, ob_domain_p d OB_ARG)
+{
+	u64 cpus = d->cpus & ob->online;
+
+	for (; cpus && OB_LOOP; cpus &= cpus - 1) {
+		ob_server_p sv = (ob_server_p)ob_tree_first(&d->active, cpus & -cpus);
+
+		if (sv)
+			ob_preempt(ob, sv, ob_lowest(cpus));
+	}
+}
+
 /* Chooses from `d`, which is stale. CPUs whose turn that changes are kicked. */
 OB_FN void ob_choose(ob_p ob OB_ARG, ob_domain_p d OB_ARG, u64 now)
 {
@@ -181,12 +194,15 @@ OB_FN void ob_choose(ob_p ob OB_ARG, ob_domain_p d OB_ARG, u64 now)
 		ob_server_rank(job->server, job->rank, now);
 	}
 	ob_keys_refresh(ob, d, now);
+	/* While a queue is stale nobody in it claims a CPU. */
 	for (i = OB_ZERO; i < ob->plan.jobs && OB_LOOP; i++) {
 		ob_server_p sv = ob->plan.job[i & (OB_CHOOSE_MOST - 1)].server;
 
-		if (sv->rank == OB_RANK_NOW && sv->node.mask)
+		if (sv->node.mask)
 			ob_preempt(ob, sv, sv->head ? sv->head->cpu : 0);
 	}
+	if (!ob->plan.jobs)
+		ob_choose_claims(ob, d);
 }
 
 #endif
