@@ -3,8 +3,7 @@
 #ifndef OB_BUDGET_H
 #define OB_BUDGET_H
 
-#include "choose/registry.h"
-#include "ob_online.h"
+#include "ob_job.h"
 
 /* Sees to a budget that has run out. */
 OB_INLINE void ob_budget_enforce(ob_p ob, ob_server_p sv, u64 now)

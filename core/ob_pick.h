@@ -3,7 +3,8 @@
 #ifndef OB_PICK_H
 #define OB_PICK_H
 
-#include "ob_budget.h"
+#include "choose/registry.h"
+#include "ob_online.h"
 
 /* The first of queue `d` that `cpu` may run, and has somebody to run there. Those that find a purse
  * of theirs empty rest; where that leaves a group without anybody it is the next one's turn. */

@@ -162,8 +162,6 @@ OB_FN void ob_stop(ob_p ob OB_ARG, u32 cpu, u64 reason, u64 now)
 	ob_laxity_sync(ob, sv);
 	if (sv->domain->up)
 		ob_group_stops(ob, sv, now);
-	if (reason == OB_STOP_PREEMPTED)
-		ob_budget_check(ob, sv, now);
 }
 
 /* The turn of what runs on `c`, a thread of `sv`, may be over: a sibling is next. */

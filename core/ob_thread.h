@@ -3,7 +3,7 @@
 #ifndef OB_THREAD_H
 #define OB_THREAD_H
 
-#include "ob_job.h"
+#include "ob_budget.h"
 
 /* Links a ready thread into its server's list, at the head if it was interrupted. */
 OB_INLINE void ob_thread_link(ob_p ob, ob_server_p sv, ob_task_p t, int at_head)
@@ -228,7 +228,9 @@ OB_FN void ob_ready(ob_p ob OB_ARG, ob_task_p t OB_ARG, u64 now)
 		ob_ready_other(ob, t, woke, now);
 		return;
 	}
-	if (woke && !sv->awake++)
+	if (!woke)
+		ob_budget_check(ob, sv, now);
+	else if (!sv->awake++)
 		ob_server_rouse(ob, sv, now);
 	ob_thread_link(ob, sv, t, at_head);
 	if (sv->state == OB_RESTS) {
