@@ -135,23 +135,6 @@ OB_FN u64 ob_pick_unreserved(ob_p ob OB_ARG, u32 cpu, ob_task_p prev OB_ARG, u64
 	return (u64)t;
 }
 
-/* With groups and purses many come back at once, and some find nothing to run with: who waits, and
- * could have a CPU that idles or serves best effort, looks at that. */
-OB_FN void ob_pick_idlers(ob_p ob OB_ARG, ob_cpu_p c OB_ARG)
-{
-	u64 cpus = OB_ZERO;
-	ob_server_p first;
-	u32 i;
-
-	for (i = OB_ZERO; i < ob->nr_cpus && OB_LOOP; i++)
-		if (ob_cpu(ob, i)->key >= OB_KEY_BE)
-			cpus |= OB_BIT(i);
-	cpus &= ob->online & ~ob->kick;
-	first = cpus ? (ob_server_p)ob_tree_first(&c->domain->active, cpus) : OB_NULL;
-	if (first)
-		ob_preempt(ob, first, first->head ? first->head->cpu : c->id);
-}
-
 /* `c` has picked. Who had claimed it, and still waits, looks at the others again. */
 OB_FN void ob_pick_others(ob_p ob OB_ARG, ob_cpu_p c OB_ARG)
 {
@@ -160,9 +143,6 @@ OB_FN void ob_pick_others(ob_p ob OB_ARG, ob_cpu_p c OB_ARG)
 	c->claim = OB_NULL;
 	if (lost)
 		ob_preempt(ob, lost, lost->head ? lost->head->cpu : c->id);
-	/* These may be for CPUs that have better to do. */
-	if (ob->groups | ob->purses)
-		ob_pick_idlers(ob, c);
 }
 
 /* Whether best effort, which is there, has its turn on `c` before reservations of key `best`. */
