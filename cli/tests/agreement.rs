@@ -15,9 +15,9 @@ use onbeat_analysis::machine::Machine;
 use onbeat_analysis::plan::{Demand, Plan};
 use onbeat_lab::{Exit, LabSpec};
 use onbeat_model::agreement::{Agreement, Migrations, agreement, migrations};
-use onbeat_model::policy::{CORE, CorePolicy, Order, Policy, Server};
+use onbeat_model::policy::{CORE, CorePolicy, Key, Order, Policy, Server};
 use onbeat_model::run::Run;
-use onbeat_model::taskset::{Kernel, Overheads, TaskEntry, TaskSet, Work};
+use onbeat_model::taskset::{Group, Kernel, Overheads, TaskEntry, TaskSet, Work};
 use onbeat_model::units::Fraction;
 use onbeat_sim::simulate;
 
@@ -88,6 +88,50 @@ fn heavy(i: u64, policy: &'static CorePolicy) -> TaskSet {
     };
     let tasks = (0..=cpus).map(task).collect();
     finished(format!("heavy-{i}"), i, cpus, tasks, policy)
+}
+
+/// Random set `i` with the tasks that one CPU could serve in groups three deep, whose budgets serve their demand with as
+/// much again: the innermost group's members share it, one stands in each of the others, too.
+fn grouped(i: u64, policy: &'static CorePolicy) -> TaskSet {
+    let mut set = random(i, policy, 100);
+    let share = |task: &TaskEntry| task.budget.unwrap_or(0) as f64 / task.period as f64;
+    let shortest = set.tasks.iter().map(|task| task.period).min().unwrap_or(MS);
+    let mut within = [0.0; 3];
+    for (k, task) in set.tasks.iter_mut().enumerate() {
+        let level = 2 - k % 5 / 3;
+        if within.iter().sum::<f64>() + share(task) < 0.4 {
+            within[level] += share(task);
+            task.group = Some(level);
+        }
+    }
+    let order = if policy.server.isolates() { None } else { Some(Key::Rm) };
+    for level in 0..3 {
+        let period = shortest / (2 + level as u64);
+        let budget = (2.0 * within[level..].iter().sum::<f64>() * period as f64) as u64;
+        set.groups.push(Group {
+            name: format!("group{level}"),
+            parent: level.checked_sub(1),
+            order,
+            budget: budget.clamp(US, period),
+            period,
+            deadline: period,
+            rule: None,
+            cpus: None,
+            purse: None,
+        });
+    }
+    // As many of the others as fit beside.
+    let mut alone: Vec<TaskEntry> =
+        set.groups.iter().take(1).map(|g| entry(0, g.period, g.budget, 0, 100)).collect();
+    set.tasks.retain(|task| {
+        if task.group.is_none() {
+            alone.push(task.clone());
+        }
+        let stays = task.group.is_some() || fits(&alone, set.cpus, policy.order);
+        alone.truncate(alone.len() - usize::from(!stays));
+        stays
+    });
+    set
 }
 
 fn entry(k: u32, period: u64, budget: u64, offset: u64, overrun: u64) -> TaskEntry {
@@ -296,6 +340,26 @@ fn random_sets_end_their_jobs_alike_in_the_simulator_and_on_the_kernel() {
     let (agree, misses) = total(results.iter().map(|(result, _)| result));
     println!("all: {agree:.2} % agree, misses {misses:+.2} %");
     assert!(agree >= if overrun > 100 { 93.0 } else { 98.0 }, "{agree} %");
+    assert!(misses.abs() <= 0.5, "{misses} %");
+}
+
+#[test]
+fn members_of_groups_three_deep_end_their_jobs_alike_in_the_simulator_and_on_the_kernel() {
+    let policies = CORE.iter().filter(|p| !p.order.splits() && !p.server.name().is_empty());
+    let policies: Vec<&'static CorePolicy> = policies.collect();
+    let policy = |i: u64| policies[(i as usize * 11 + 3) % policies.len()];
+    let trial = |i| Trial { set: grouped(i, policy(i)), policy: policy(i) };
+    let trials: Vec<Trial> = (0..number("ONBEAT_SETS", SETS)).map(trial).collect();
+    let members = |t: &Trial| t.set.tasks.iter().filter(|task| task.group.is_some()).count();
+    assert!(
+        trials.iter().map(members).sum::<usize>() > trials.len(),
+        "groups that serve nobody show nothing"
+    );
+    let (_scratch, out) = folder("grouped");
+    lab(&trials, &out);
+    let (agree, misses) = total(compare(&trials, &out).iter().map(|(result, _)| result));
+    println!("all: {agree:.2} % agree, misses {misses:+.2} %");
+    assert!(agree >= 98.0, "{agree} %");
     assert!(misses.abs() <= 0.5, "{misses} %");
 }
 
