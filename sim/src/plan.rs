@@ -8,11 +8,13 @@ use onbeat_core::ffi;
 use onbeat_model::policy::{CorePolicy, Order, Server};
 use onbeat_model::run::{Class, Platform, Run, TaskInfo, World};
 use onbeat_model::taskset::{GRACE, TaskCopy, TaskSet, VALUE};
-use onbeat_model::workgen::execution_times;
+use onbeat_model::units::format_duration;
+use onbeat_model::workgen::{bursts, thread_times};
 use thiserror::Error;
 
-use crate::core::{Core, NICE_0, Reservation};
-use crate::engine::{Detail, Engine, Load};
+use crate::core::{Core, NICE_0, Reservation, weight};
+use crate::engine::{Detail, Engine, Stuck};
+use crate::load::Load;
 
 /// How much of the best-effort share is served at a time, ns; the service uses the same.
 pub const SHARE_QUANTUM: u64 = ffi::OB_SHARE_QUANTUM as u64;
@@ -34,12 +36,35 @@ pub enum SimError {
          raise periods and budgets (each job and each exhaustion is one), or shorten the duration"
     )]
     TooMuch,
+    /// Jobs that wait for each other.
+    #[error(
+        "deadlock after {at}: {who}; let all jobs that hold one of these resources and ask for another take them in \
+         the same order"
+    )]
+    Deadlock {
+        /// When, for people.
+        at: String,
+        /// Which jobs wait for what, and who holds that.
+        who: String,
+    },
+}
+
+/// A deadlock, for people.
+fn deadlock(set: &TaskSet, infos: &[TaskInfo], stuck: &[Stuck], at: u64) -> SimError {
+    let one = |s: &Stuck| {
+        format!(
+            "job {} of {} waits for \"{}\", which {} holds",
+            s.job, infos[s.task].name, set.resources[s.resource], infos[s.holder].name
+        )
+    };
+    let who: Vec<String> = stuck.iter().map(one).collect();
+    SimError::Deadlock { at: format_duration(at), who: who.join(", ") }
 }
 
 /// Simulates `policy` on `set`, recording what metrics and traces need.
 ///
 /// # Errors
-/// The set holds work that only a real kernel can run.
+/// The set holds work that only a real kernel can run, or its jobs wait for each other.
 pub fn simulate(set: &TaskSet, policy: &CorePolicy) -> Result<Run, SimError> {
     simulate_with(set, policy, Detail::All)
 }
@@ -55,12 +80,15 @@ fn kind(server: Server) -> u32 {
 /// As [`simulate`], with a choice of what is recorded.
 ///
 /// # Errors
-/// The set holds work that only a real kernel can run.
+/// The set holds work that only a real kernel can run, or its jobs wait for each other.
 pub fn simulate_with(set: &TaskSet, policy: &CorePolicy, detail: Detail) -> Result<Run, SimError> {
     let (mut engine, infos) = engine(set, policy, detail, SHARE_LEAST)?;
     let horizon = engine.run(set.duration, set.duration + GRACE);
     if engine.overflowed() {
         return Err(SimError::TooMuch);
+    }
+    if let Some(stuck) = engine.deadlock() {
+        return Err(deadlock(set, &infos, stuck, horizon));
     }
     let events = engine.finish();
     let mut run = Run {
@@ -73,6 +101,7 @@ pub fn simulate_with(set: &TaskSet, policy: &CorePolicy, detail: Detail) -> Resu
             ..Platform::default()
         },
         tasks: infos,
+        resources: set.resources.clone(),
         events,
         origin_ns: 0,
         horizon_ns: horizon,
@@ -87,13 +116,13 @@ pub fn simulate_with(set: &TaskSet, policy: &CorePolicy, detail: Detail) -> Resu
 /// `None` if `go_on`, asked now and then, said no.
 ///
 /// # Errors
-/// The set holds work that only a real kernel can run.
+/// The set holds work that only a real kernel can run, or its jobs wait for each other.
 pub fn first_miss(
     set: &TaskSet,
     policy: &CorePolicy,
     go_on: &dyn Fn() -> bool,
 ) -> Result<Option<FirstMiss>, SimError> {
-    let (mut engine, _) = engine(set, policy, Detail::Counters, 1)?;
+    let (mut engine, infos) = engine(set, policy, Detail::Counters, 1)?;
     engine.stop_when_late = true;
     let mut until = 0;
     while until <= set.duration && engine.late.is_none() {
@@ -103,6 +132,9 @@ pub fn first_miss(
         // What ends just then, and in time, is done.
         until = (set.duration + 1).min(until + BETWEEN_QUESTIONS);
         engine.run(until, until);
+        if let Some(stuck) = engine.deadlock() {
+            return Err(deadlock(set, &infos, stuck, until));
+        }
     }
     Ok(Some(engine.missed()))
 }
@@ -182,6 +214,9 @@ fn engine(
 ) -> Result<(Engine, Vec<TaskInfo>), SimError> {
     let copies: Vec<_> = set.copies().collect();
     let best_effort = set.best_effort_count() as usize;
+    let sleepers: usize = set.loads.iter().map(|load| load.count as usize).sum();
+    let first_helper = copies.len() + best_effort + sleepers;
+    let threads = first_helper + set.helpers() as usize;
     let all = if set.cpus == 64 { u64::MAX } else { (1 << set.cpus) - 1 };
     let domains = policy.order.domains(set.cpus, set.clusters);
     let permille = set.best_effort_share * onbeat_model::units::Fraction::from_integer(1000);
@@ -190,7 +225,7 @@ fn engine(
         domains,
         permille.ceil().to_integer() as u32,
         SHARE_QUANTUM,
-        copies.len() + best_effort,
+        threads,
         if detail == Detail::All { 1 << 14 } else { 0 },
     );
 
@@ -199,7 +234,7 @@ fn engine(
     let mut infos = Vec::new();
     let mut loads = Vec::new();
     let planned = planned(set, policy, share_least);
-    let first_group = copies.len() + best_effort;
+    let first_group = threads;
     core.groups(planned.groups.len());
     for (slot, purse) in set.purses.iter().enumerate() {
         let segments: Vec<_> = purse.segments.iter().map(|s| (s.budget, s.from, s.until)).collect();
@@ -217,7 +252,7 @@ fn engine(
         .map(|share| (share * (u64::from(set.cpus) << ffi::OB_SHARE_BITS)).to_integer().max(1));
     for (i, (c, reservation)) in copies.iter().zip(&planned.tasks).enumerate() {
         let spec = c.spec;
-        let times = execution_times(set, c).ok_or_else(|| SimError::RealProgram(c.name()))?;
+        let load = jobs(set, c, 0).ok_or_else(|| SimError::RealProgram(c.name()))?;
         let affinity = all & mask(spec.affinity.as_deref());
         core.init_task(i, affinity, NICE_0);
         if let Some(reservation) = reservation {
@@ -247,29 +282,77 @@ fn engine(
             budget: spec.budget.unwrap_or(0),
             tid: 0,
         });
-        loads.push(Load::Jobs {
-            first: c.first_release,
-            period: spec.period,
-            delays: Vec::new(),
-            deadline: spec.deadline,
-            times,
-            marks: spec.marks && spec.budget.is_some(),
-        });
+        loads.push(load);
     }
+    let nice = set.best_effort.map_or(0, |b| b.nice);
     for copy in 0..best_effort {
-        core.init_task(copies.len() + copy, all, NICE_0);
-        infos.push(TaskInfo {
-            name: format!("best-effort-{copy}"),
-            entry: set.tasks.len() as u32,
-            copy: copy as u32,
-            class: Class::BestEffort,
-            period: 0,
-            deadline: 0,
-            budget: 0,
-            tid: 0,
-        });
+        core.init_task(loads.len(), all, weight(nice));
+        infos.push(best_effort_info(set, format!("best-effort-{copy}"), copy as u32, 0));
         loads.push(Load::Endless);
     }
+    for (index, load) in set.loads.iter().enumerate() {
+        for copy in 0..load.count {
+            core.init_task(loads.len(), all, weight(load.nice));
+            infos.push(best_effort_info(set, load.copy_name(copy), copy, load.period));
+            let (arrivals, times) = bursts(set, index, load, copy);
+            loads.push(Load::Bursts { arrivals, times });
+        }
+    }
+    let mut teams = Vec::new();
+    for (i, c) in copies.iter().enumerate().filter(|(_, c)| c.spec.threads > 1) {
+        let mut team = vec![i];
+        for thread in 1..c.spec.threads {
+            let helper = loads.len();
+            core.init_task(helper, all & mask(c.spec.affinity.as_deref()), NICE_0);
+            core.known_as(helper, i);
+            core.join(helper, i);
+            loads.extend(jobs(set, c, thread));
+            team.push(helper);
+        }
+        teams.push(team);
+    }
+    let mut engine = Engine::new(core, set.cpus, loads, set.overheads, detail);
+    for (i, c) in copies.iter().enumerate() {
+        let alone = [i];
+        let team = teams.iter().find(|team| team[0] == i);
+        let team = team.map_or(&alone[..], Vec::as_slice);
+        if team.len() > 1 {
+            engine.team(team);
+        }
+        for thread in team {
+            if !c.spec.sections.is_empty() {
+                engine.sections(*thread, &c.spec.sections);
+            }
+            if c.spec.abort {
+                engine.abort_at_deadlines(*thread);
+            }
+        }
+    }
+    Ok((engine, infos))
+}
 
-    Ok((Engine::new(core, set.cpus, loads, set.overheads, detail), infos))
+/// The jobs of one thread of a copy; `None` for movies and programs.
+fn jobs(set: &TaskSet, c: &TaskCopy<'_>, thread: u32) -> Option<Load> {
+    Some(Load::Jobs {
+        first: c.first_release,
+        period: c.spec.period,
+        delays: Vec::new(),
+        deadline: c.spec.deadline,
+        times: thread_times(set, c, thread)?,
+        marks: c.spec.marks && c.spec.budget.is_some(),
+    })
+}
+
+/// What is known of a best-effort thread.
+fn best_effort_info(set: &TaskSet, name: String, copy: u32, period: u64) -> TaskInfo {
+    TaskInfo {
+        name,
+        entry: set.tasks.len() as u32,
+        copy,
+        class: Class::BestEffort,
+        period,
+        deadline: 0,
+        budget: 0,
+        tid: 0,
+    }
 }

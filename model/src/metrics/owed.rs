@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use super::jobs::Job;
+use super::jobs::{Jobs, Segment};
 use crate::event::{Event, EventKind};
 use crate::run::{Run, TaskInfo, World};
 
@@ -73,6 +73,8 @@ impl Dedicated {
 pub(super) struct Owed {
     pub jobs: u64,
     pub late: u64,
+    /// Of the late ones, those that were given up.
+    pub aborted: u64,
     /// ns.
     pub tardiness_max: u64,
 }
@@ -86,32 +88,49 @@ fn grain(world: World, budget: u64) -> u64 {
 }
 
 /// Which jobs of task `index`, in their order, were owed. `total`: CPU time of the task in the run, ns.
-pub(super) fn owed(run: &Run, events: &[Event], index: usize, jobs: &[Job], total: u64) -> Owed {
+pub(super) fn owed(run: &Run, events: &[Event], index: usize, of: &Jobs, total: u64) -> Owed {
+    let (jobs, mut segments) = (&of.jobs, &of.segments[..]);
     let mut owed = Owed::default();
     let Some(mut server) = run.tasks.get(index).and_then(Dedicated::of) else { return owed };
     let spare = grain(run.world, server.budget);
     // Programs that do not know their own CPU time are measured by the switches.
-    let blind = jobs.iter().any(|job| job.finish.is_some() && job.used == 0);
+    let blind = jobs.iter().any(|job| job.finish().is_some() && job.used == 0);
     let service = if blind { Service::of(events, index as u32) } else { Service::default() };
     let mut before = Some(0); // when the last job finished, if it did
     let mut rest = total;
     for (i, job) in jobs.iter().enumerate() {
         let idle = i == 0 || before.is_some_and(|finish| finish < job.release);
         server.release(job.release, idle);
-        let work = match job.finish {
-            Some(_) if job.used > 0 => Some(job.used),
+        let work = match job.finish() {
+            _ if job.aborted || job.finish().is_some() && job.used > 0 => Some(job.used),
             Some(finish) => service.between(before.unwrap_or(0), finish),
             // It wants more than it has had, and who is still short of what was due by now was owed that.
             None if job.deadline <= run.horizon_ns => Some(rest.saturating_add(1)),
             None => return owed,
         };
-        before = job.finish;
+        before = job.ended();
         let Some(work) = work else { continue };
+        let mut had = 0;
+        while let Some((Segment { time, used, .. }, more)) =
+            segments.split_first().filter(|(next, _)| next.job <= job.index)
+        {
+            if *used == u64::MAX {
+                return owed; // nobody knows what followed what
+            }
+            // What it did before it slept is done, and waking is as good as a release.
+            server.serve(used.saturating_sub(had));
+            server.release(*time, true);
+            (had, segments) = (had.max(*used), more);
+        }
         rest = rest.saturating_sub(work);
-        if server.done_by(work.saturating_add(spare)) <= job.deadline {
-            let tardiness = job.finish.unwrap_or(run.horizon_ns).saturating_sub(job.deadline);
+        let work = work.saturating_sub(had);
+        // Who was given up wanted more, too.
+        let wanted = work.saturating_add(job.aborted.into());
+        if server.done_by(wanted.saturating_add(spare)) <= job.deadline {
+            let tardiness = job.ended().unwrap_or(run.horizon_ns).saturating_sub(job.deadline);
             owed.jobs += 1;
-            owed.late += u64::from(tardiness > 0 || job.finish.is_none());
+            owed.late += u64::from(tardiness > 0 || job.finish().is_none());
+            owed.aborted += u64::from(job.aborted);
             owed.tardiness_max = owed.tardiness_max.max(tardiness);
         }
         server.serve(work);
@@ -187,7 +206,7 @@ mod tests {
         let (m, tasks) = super::super::detailed(&run);
         assert_eq!((m.owed, m.owed_late), (tasks[0].owed, tasks[0].owed_late));
         let tardiness_max = (m.owed_tardiness_max_ms * 1e6).round() as u64;
-        Owed { jobs: m.owed, late: m.owed_late, tardiness_max }
+        Owed { jobs: m.owed, late: m.owed_late, aborted: m.owed_aborted, tardiness_max }
     }
 
     fn sim(jobs: &[(f64, f64, Option<f64>)]) -> (u64, u64) {
@@ -241,7 +260,7 @@ mod tests {
     #[test]
     fn a_job_that_starved_was_owed_and_one_that_used_up_its_share_was_not() {
         let starved = judged(&[(0.0, 3.0, None)], World::Sim, info());
-        assert_eq!(starved, Owed { jobs: 1, late: 1, tardiness_max: 190 * MS });
+        assert_eq!(starved, Owed { jobs: 1, late: 1, aborted: 0, tardiness_max: 190 * MS });
         assert_eq!(sim(&[(0.0, 4.0, None)]), (0, 0));
         // Two jobs that wait behind it: what it got is worth windows up to 20 ms.
         assert_eq!(sim(&[(0.0, 4.0, None), (10.0, 0.0, None), (20.0, 0.0, None)]), (2, 2));

@@ -14,6 +14,7 @@ pub(super) fn run(tasks: Vec<TaskInfo>, events: Vec<Event>, horizon_ns: u64) -> 
         policy: "g-edf".into(),
         platform: Platform::default(),
         tasks,
+        resources: Vec::new(),
         events,
         origin_ns: 0,
         horizon_ns,
@@ -293,7 +294,7 @@ proptest! {
     #[test]
     fn no_event_list_makes_the_metrics_panic(
         raw in proptest::collection::vec(
-            (any::<u64>(), 0u32..20, any::<u32>(), 0u32..4, 0u32..4, any::<u64>(), any::<u64>()), 0..80),
+            (any::<u64>(), 0u32..27, any::<u32>(), 0u32..4, 0u32..4, any::<u64>(), any::<u64>()), 0..80),
         horizon in any::<u64>(), small in any::<bool>(),
     ) {
         let events = raw.into_iter().map(|(time, kind, cpu, task, server, a, b)| {

@@ -82,6 +82,7 @@ pub fn into_run(
         policy: options.policy.to_string(),
         platform: platform(options),
         tasks: crew.members.iter().map(|member| member.info.clone()).collect(),
+        resources: Vec::new(),
         events,
         origin_ns: origin,
         horizon_ns: horizon,
