@@ -179,7 +179,9 @@ impl Engine {
                 self.events.take(|events| self.core.drain(events));
             }
         }
-        self.now = if self.unfinished == 0 { self.now.max(least) } else { most };
+        if self.special.deadlock.is_none() {
+            self.now = if self.unfinished == 0 { self.now.max(least) } else { most };
+        }
         self.now
     }
 

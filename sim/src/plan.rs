@@ -111,6 +111,18 @@ pub fn simulate_with(set: &TaskSet, policy: &CorePolicy, detail: Detail) -> Resu
     Ok(run)
 }
 
+/// A simulation of the set before its first event, to be run by hand, and its tasks.
+///
+/// # Errors
+/// The set holds work that only a real kernel can run.
+pub fn prepare(
+    set: &TaskSet,
+    policy: &CorePolicy,
+    detail: Detail,
+) -> Result<(Engine, Vec<TaskInfo>), SimError> {
+    engine(set, policy, detail, SHARE_LEAST)
+}
+
 /// Whether a job misses its deadline in the set's duration, and which: task (in the order of [`TaskSet::copies`]) and
 /// job. Nothing is recorded, and shares of split tasks may be as short as in analysis, where switching costs nothing.
 /// `None` if `go_on`, asked now and then, said no.

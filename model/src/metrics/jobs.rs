@@ -15,6 +15,8 @@ pub(crate) struct Job {
     pub used: u64,
     /// It was given up at its end.
     pub aborted: bool,
+    /// It waits for a resource, or did so when it was given up.
+    pub waits: bool,
 }
 
 /// A task went on in the midst of a job, after it had slept for a resource.
@@ -70,7 +72,9 @@ impl Collector {
         const COMPLETE: u32 = EventKind::Complete as u32;
         const SEGMENT: u32 = EventKind::Segment as u32;
         const ABORT: u32 = EventKind::Abort as u32;
-        if !matches!(e.kind, RELEASE | COMPLETE | SEGMENT | ABORT) {
+        const BLOCK: u32 = EventKind::Block as u32;
+        const UNBLOCK: u32 = EventKind::Unblock as u32;
+        if !matches!(e.kind, RELEASE | COMPLETE | BLOCK | UNBLOCK | SEGMENT | ABORT) {
             return;
         }
         let Some(task) = self.tasks.get_mut(e.task as usize) else {
@@ -87,7 +91,15 @@ impl Collector {
                 end: u64::MAX,
                 used: 0,
                 aborted: false,
+                waits: false,
             });
+            return;
+        }
+        if e.kind == BLOCK || e.kind == UNBLOCK {
+            let job = find(&mut task.all.jobs, e.b).filter(|_| task.in_order);
+            if let Some(job) = job.filter(|job| job.ended().is_none()) {
+                job.waits = e.kind == BLOCK;
+            }
             return;
         }
         if e.kind == SEGMENT {

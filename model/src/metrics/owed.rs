@@ -105,6 +105,8 @@ pub(super) fn owed(run: &Run, events: &[Event], index: usize, of: &Jobs, total: 
             _ if job.aborted || job.finish().is_some() && job.used > 0 => Some(job.used),
             Some(finish) => service.between(before.unwrap_or(0), finish),
             // It wants more than it has had, and who is still short of what was due by now was owed that.
+            // It waits for a resource, and who comes after it waits for that.
+            None if job.waits => return owed,
             None if job.deadline <= run.horizon_ns => Some(rest.saturating_add(1)),
             None => return owed,
         };
@@ -126,7 +128,7 @@ pub(super) fn owed(run: &Run, events: &[Event], index: usize, of: &Jobs, total: 
         let work = work.saturating_sub(had);
         // Who was given up wanted more, too.
         let wanted = work.saturating_add(job.aborted.into());
-        if server.done_by(wanted.saturating_add(spare)) <= job.deadline {
+        if !job.waits && server.done_by(wanted.saturating_add(spare)) <= job.deadline {
             let tardiness = job.ended().unwrap_or(run.horizon_ns).saturating_sub(job.deadline);
             owed.jobs += 1;
             owed.late += u64::from(tardiness > 0 || job.finish().is_none());

@@ -143,12 +143,14 @@ impl Engine {
         }
         let left = self.tasks[i].remaining;
         let used = self.thread(i).goal - left;
-        let waited =
-            if self.thread(i).steps.is_empty() { None } else { self.special.locks.leave(i) };
-        if let Some(resource) = waited {
-            self.note(i, EventKind::Unblock, resource as u64, self.tasks[i].job as u64);
-        }
+        let job = self.tasks[i].job as u64;
+        let shares = !self.thread(i).steps.is_empty();
+        let waited = if shares { self.special.locks.leave(i) } else { None };
         self.end_job(i, here.then_some(cpu as u32), used, true);
+        // After its end, so that the log says that it ended in the wait.
+        if let Some(resource) = waited {
+            self.note(i, EventKind::Unblock, resource as u64, job);
+        }
         match (self.take_up(i), waited) {
             (true, Some(_)) => self.go_on(i, 0),
             (true, None) if here => self.cpus[cpu].finish = self.now + self.tasks[i].remaining,
