@@ -84,11 +84,13 @@ impl Locks {
     }
 
     /// The circle that `thread`, which has just begun to wait, has closed, if it has: each waits for what the next one
-    /// holds. Without it there is none, so the way from it ends or comes back to it.
+    /// holds. The way from it ends, comes back to it, or leads into an older circle.
     pub fn circle(&self, thread: usize) -> Option<Vec<Wait>> {
         let mut waits = Vec::new();
         let mut at = thread;
-        while let Some(resource) = self.threads[at].waits {
+        while let Some(resource) = self.threads[at].waits
+            && waits.len() < self.threads.len()
+        {
             let holder = self.resources[resource].holder?;
             waits.push(Wait { thread: at, resource, holder });
             if holder == thread {
@@ -139,5 +141,6 @@ mod tests {
         assert!(!locks.ask(2, 0));
         let wait = |thread, resource, holder| Wait { thread, resource, holder };
         assert_eq!(locks.circle(2), Some(vec![wait(2, 0, 0), wait(0, 1, 1), wait(1, 2, 2)]));
+        assert_eq!(locks.circle(3), None, "its way leads into the circle and not back");
     }
 }

@@ -155,7 +155,9 @@ impl Engine {
             resource: w.resource,
             holder: self.task_of(w.holder),
         };
-        self.special.deadlock = Some(circle.iter().map(one).collect());
+        // The first one ends it.
+        let circle = circle.iter().map(one).collect();
+        self.special.deadlock.get_or_insert(circle);
     }
 
     /// What thread `i` used in all, and once for a task of several, with the first of them.

@@ -96,6 +96,20 @@ fn a_circle_ends_the_run_and_names_who_waits_for_what() {
 }
 
 #[test]
+fn threads_of_one_task_can_close_a_circle_too() {
+    // The bus within the log, and later the log within the bus.
+    let text = "cpus = 4\n[[task]]\nname = \"a\"\nperiod = \"50ms\"\nbudget = \"30ms\"\nthreads = 4\n\
+        work = { constant = \"5ms\" }\nsections = [\n{ resource = \"log\", from = \"0s\", length = \"2ms\" },\n\
+        { resource = \"bus\", from = \"1ms\", length = \"1ms\" },\n\
+        { resource = \"bus\", from = \"2ms\", length = \"3ms\" },\n\
+        { resource = \"log\", from = \"4ms\", length = \"1ms\" }]";
+    for policy in ["g-edf+cbs-hard", "g-edf", "p-edf+cbs"] {
+        let error = try_play(policy, text).unwrap_err().to_string();
+        assert!(error.contains("of a waits for \"log\", which a holds"), "{error}");
+    }
+}
+
+#[test]
 fn a_job_is_given_up_at_its_deadline_and_counts_as_that_and_not_as_late() {
     let text = "cpus = 1\n[[task]]\nname = \"a\"\nperiod = \"20ms\"\ndeadline = \"10ms\"\nbudget = \"10ms\"\n\
                 abort = \"at-deadline\"\nwork = { constant = \"15ms\" }\n[best_effort]\ncount = 1";

@@ -70,6 +70,9 @@ impl Options {
     /// Finds what can be found wrong before anything is started.
     fn check(&self) -> Result<()> {
         let Self { set, policy, .. } = self;
+        if let Some(why) = set.simulator_only() {
+            bail!("{why}");
+        }
         let online = online_cpus();
         ensure!(
             set.cpus <= online,
