@@ -292,6 +292,30 @@ mod tests {
     }
 
     #[test]
+    fn aborted_jobs_have_a_column_and_are_not_late_and_loads_that_sleep_a_table() {
+        let mut o = outcome("g-edf");
+        assert!(!render(&[o.clone()], None).contains("aborted"));
+        (o.metrics.misses, o.metrics.aborted) = (9, 4);
+        (o.metrics.owed_late, o.metrics.owed_aborted) = (3, 1);
+        let lines = summary(&[&o], None);
+        let cell = |head: &str| {
+            let at = lines.head.iter().position(|h| h.0 == head).unwrap();
+            lines.rows[0][at].as_str()
+        };
+        // Five late, two of them owed; four aborted, one of them owed.
+        assert_eq!((cell("late beyond"), cell("aborted"), cell("owed late")), ("3", "4", "3"));
+        assert!(loads(&[&o]).is_none());
+        let load = o.tasks.last_mut().unwrap();
+        (load.name, load.wakes, load.wake_max_ms) = ("editor".into(), 12, 3.5);
+        let text = render(&[o], None);
+        let line = text.lines().last().unwrap();
+        assert!(
+            line.contains("editor") && line.contains("12") && line.ends_with("3.500"),
+            "{text}"
+        );
+    }
+
+    #[test]
     fn limits_are_lines_with_a_figure_in_the_column_of_late_jobs_only() {
         use crate::limit::Span;
         let limits = Limits {

@@ -255,7 +255,7 @@ fn what_only_the_simulator_can_play_is_refused_before_anything_runs() {
         let complaint =
             Place::new(&format!("duration = \"200ms\"\n{task}{more}")).complaint("eevdf");
         assert!(
-            complaint.contains(what) && complaint.contains("simulator only; use `onbeat sim`"),
+            complaint.contains(what) && complaint.contains("(simulator only); use `onbeat sim`"),
             "{complaint}"
         );
     }

@@ -322,6 +322,42 @@ mod tests {
         assert_eq!(super::super::metrics(&run(vec![info()], unknown, 50 * MS)).owed, 0);
     }
 
+    /// One job of 4 ms, due at 10 ms, that ends at 20 ms, with what happened to it meanwhile.
+    fn waited(more: &[Event], end: Event) -> (u64, u64) {
+        let mut events = vec![Event::new(0, EventKind::Release, 0, 10 * MS).of(0)];
+        events.extend_from_slice(more);
+        events.push(end);
+        events.push(Event::new(200 * MS, EventKind::Usage, 4 * MS, 0).of(0));
+        let m = super::super::metrics(&run(vec![info()], events, 200 * MS));
+        (m.owed, m.owed_late)
+    }
+
+    #[test]
+    fn a_job_that_waited_for_a_resource_is_judged_from_when_it_went_on() {
+        let end = Event::new(20 * MS, EventKind::Complete, 0, 4 * MS).of(0);
+        let on = |ms: u64, used: u64| Event::new(ms * MS, EventKind::Segment, 0, used).of(0);
+        assert_eq!(waited(&[], end), (1, 1));
+        // Going on at 2 ms with 2 of 4 ms in 8 left, it keeps its window; at 6 ms the rest of 2 ms would be enough for
+        // 5, so that a new one begins, which ends after the deadline.
+        assert_eq!(waited(&[on(2, 2 * MS)], end), (1, 1));
+        assert_eq!(waited(&[on(6, 2 * MS)], end), (0, 0));
+        // Of several threads nobody knows.
+        assert_eq!(waited(&[on(2, u64::MAX)], end), (0, 0));
+    }
+
+    #[test]
+    fn a_job_that_is_given_up_was_owed_unless_it_had_its_share_or_waited_for_a_resource() {
+        let given_up = |used: u64| Event::new(10 * MS, EventKind::Abort, 0, used * MS).of(0);
+        let wait = |kind| Event::new(9 * MS, kind, 0, 0).of(0);
+        assert_eq!(waited(&[], given_up(3)), (1, 1));
+        assert_eq!(waited(&[], given_up(4)), (0, 0));
+        assert_eq!(waited(&[wait(EventKind::Block)], given_up(3)), (0, 0));
+        assert_eq!(
+            waited(&[wait(EventKind::Block), wait(EventKind::Unblock)], given_up(3)),
+            (1, 1)
+        );
+    }
+
     proptest! {
         /// The definition, window by window, for jobs released a period apart.
         #[test]

@@ -370,20 +370,15 @@ impl TaskSet {
 
     /// What only the simulator can play of this set, and what to do about it; `None` if a kernel can play all.
     pub fn simulator_only(&self) -> Option<String> {
-        let remedy = "use `onbeat sim`, or leave it out";
+        let remedy = "(simulator only); use `onbeat sim`, or leave that out of the file";
         let task = |what: &str, has: &dyn Fn(&TaskEntry) -> bool| {
             let found = self.tasks.iter().find(|task| has(task))?;
-            Some(format!(
-                "task {} has {what}, which is for the simulator only; {remedy}",
-                found.name
-            ))
+            Some(format!("task {} has {what} {remedy}", found.name))
         };
-        let load = self.loads.first().map(|load| {
-            format!(
-                "{} is a best-effort load that sleeps, which is for the simulator only; {remedy}",
-                load.name
-            )
-        });
+        let load = self
+            .loads
+            .first()
+            .map(|load| format!("{} is a best-effort load that sleeps {remedy}", load.name));
         task("sections", &|t| !t.sections.is_empty())
             .or_else(|| task("an abort at its deadlines", &|t| t.abort))
             .or(load)
