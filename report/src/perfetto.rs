@@ -7,6 +7,7 @@
 //! A donation is a flow from giver to receiver.
 
 mod proto;
+mod shared;
 mod writer;
 
 use std::collections::BTreeMap;
@@ -145,10 +146,7 @@ impl<'r, 't> Builder<'r, 't> {
             (EventKind::Release, Some(t)) => self.release(e, t),
             (EventKind::Complete | EventKind::Abort, Some(t)) => self.complete(e, t),
             (EventKind::Block | EventKind::Unblock, Some(t)) => {
-                let what = if kind == EventKind::Block { "waits for" } else { "waits no more for" };
-                let name = format!("{what} {}", self.resource(e.a));
-                let args = vec![Arg::number("job", e.b)];
-                self.trace.instant(e.time, self.tasks[t].running, &name, args);
+                self.wait(e, t, kind == EventKind::Block);
             }
             (EventKind::Lock | EventKind::Unlock, Some(t)) => {
                 self.hold(e, t, kind == EventKind::Lock)
@@ -178,24 +176,6 @@ impl<'r, 't> Builder<'r, 't> {
                 }
             }
             _ => {}
-        }
-    }
-
-    fn resource(&self, index: u64) -> String {
-        let name = usize::try_from(index).ok().and_then(|index| self.run.resources.get(index));
-        name.map_or_else(|| format!("resource {index}"), Clone::clone)
-    }
-
-    /// The task takes a resource, or releases it.
-    fn hold(&mut self, e: &Event, t: usize, takes: bool) {
-        let track = usize::try_from(e.a).ok().and_then(|index| self.resources.get(index).copied());
-        let Some(track) = track else { return };
-        if self.trace.is_open(track) {
-            self.trace.end(e.time, track, vec![]);
-        }
-        if takes {
-            let name = self.run.tasks[t].name.clone();
-            self.trace.begin(e.time, track, &name, vec![Arg::number("job", e.b)]);
         }
     }
 
@@ -273,19 +253,6 @@ impl<'r, 't> Builder<'r, 't> {
         if let Some(budget) = budget {
             self.count(e.time, t, budget);
         }
-    }
-
-    /// A track of the task on which none of its threads runs.
-    fn free_track(&mut self, t: usize) -> u64 {
-        let task = &mut self.tasks[t];
-        let mut tracks = std::iter::once(&task.running).chain(&task.beside);
-        if let Some(track) = tracks.find(|track| task.on.iter().all(|on| on.track != **track)) {
-            return *track;
-        }
-        let name = format!("running, thread {}", task.beside.len() + 2);
-        let track = self.trace.track(task.group, &name);
-        task.beside.push(track);
-        track
     }
 
     fn stop(&mut self, time: u64, t: usize, cpu: u32, reason: Option<StopReason>) {

@@ -42,7 +42,8 @@ pub fn one_after_the_other(
     let Some(task) = set.tasks.iter().find(|task| task.threads > 1) else { return Ok(tests) };
     let holds = |test: &&Test| set.cpus == 1 || test.name.starts_with("p-");
     let reason = format!(
-        "the threads of {} may run on several CPUs at a time, and only the tests of partitioned policies (p-…) hold then",
+        "the threads of {} may run on several CPUs at a time, and only the tests of partitioned policies (p-…) hold \
+         then",
         task.name
     );
     if let Some(test) = tests.iter().find(|test| asked && !holds(test)) {

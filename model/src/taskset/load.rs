@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use super::parse::plain_name;
 use super::table::{Fault, Table, fault, wrong_type};
-use super::{GRACE, TaskSet, Work, limits, work};
+use super::{GRACE, TaskEntry, TaskSet, Work, limits, work};
 use crate::units::clip;
 
 /// When bursts come.
@@ -56,6 +56,22 @@ impl BestEffortLoad {
 }
 
 impl TaskSet {
+    /// What only the simulator can play of this set, and what to do about it; `None` if a kernel can play all.
+    pub fn simulator_only(&self) -> Option<String> {
+        let remedy = "(simulator only); use `onbeat sim`, or leave that out of the file";
+        let task = |what: &str, has: &dyn Fn(&TaskEntry) -> bool| {
+            let found = self.tasks.iter().find(|task| has(task))?;
+            Some(format!("task {} has {what} {remedy}", found.name))
+        };
+        let load = self
+            .loads
+            .first()
+            .map(|load| format!("{} is a best-effort load that sleeps {remedy}", load.name));
+        task("sections", &|t| !t.sections.is_empty())
+            .or_else(|| task("an abort at its deadlines", &|t| t.abort))
+            .or(load)
+    }
+
     /// Bursts of all best-effort loads until late jobs are no more waited for, on average.
     pub fn bursts(&self) -> u64 {
         let time = self.duration + GRACE;

@@ -368,22 +368,6 @@ impl TaskSet {
         self.tasks.iter().map(|t| u64::from(t.count) * u64::from(t.threads - 1)).sum()
     }
 
-    /// What only the simulator can play of this set, and what to do about it; `None` if a kernel can play all.
-    pub fn simulator_only(&self) -> Option<String> {
-        let remedy = "(simulator only); use `onbeat sim`, or leave that out of the file";
-        let task = |what: &str, has: &dyn Fn(&TaskEntry) -> bool| {
-            let found = self.tasks.iter().find(|task| has(task))?;
-            Some(format!("task {} has {what} {remedy}", found.name))
-        };
-        let load = self
-            .loads
-            .first()
-            .map(|load| format!("{} is a best-effort load that sleeps {remedy}", load.name));
-        task("sections", &|t| !t.sections.is_empty())
-            .or_else(|| task("an abort at its deadlines", &|t| t.abort))
-            .or(load)
-    }
-
     /// Number of CPU-bound best-effort processes.
     pub fn best_effort_count(&self) -> u32 {
         self.best_effort.map_or(0, |b| b.count)

@@ -6,7 +6,6 @@ use std::path::Path;
 use num_rational::Ratio;
 use toml::de::DeTable;
 
-use super::Work;
 use super::table::{self, At, Fault, Table, fault};
 use super::{
     BestEffort, Group, Kernel, LoadError, Overheads, Purse, TaskEntry, TaskSet, group, limits,
@@ -257,7 +256,7 @@ fn task(folder: &Path, t: &Table<'_, '_>, cpus: u32, duration: u64) -> Result<Ta
     }
     let work = work::work(folder, t)?;
     let marks = t.boolean("marks")?.unwrap_or(false);
-    let threads = threads(t, budget.is_some(), marks, &work)?;
+    let threads = sections::threads(t, budget.is_some(), marks, &work)?;
     Ok(TaskEntry {
         name,
         count,
@@ -274,47 +273,9 @@ fn task(folder: &Path, t: &Table<'_, '_>, cpus: u32, duration: u64) -> Result<Ta
         purse: None,
         threads,
         sections: Vec::new(),
-        abort: abort(t, &work)?,
+        abort: sections::abort(t, &work)?,
         work,
     })
-}
-
-/// How many threads a task has. Several need what joins them: a reservation, whose job ends when all of them sleep.
-fn threads(t: &Table<'_, '_>, reserved: bool, marks: bool, work: &Work) -> Result<u32, Fault> {
-    let Some(threads) = t.integer("threads", 1, limits::THREADS as i64)? else { return Ok(1) };
-    let why = match (threads.value, reserved, marks) {
-        (1, ..) => None,
-        (_, false, _) => Some(("no budget that they could share", "add a budget, or use count")),
-        (_, _, true) => Some((
-            "marks, and who of them marks the end of a job is not told",
-            "leave marks out: the job ends when the last thread sleeps",
-        )),
-        _ if !work.is_replayable() => Some((
-            "work that makes its threads itself",
-            "leave threads out, or give it a constant, a distribution or a trace",
-        )),
-        _ => None,
-    };
-    match why {
-        Some((what, remedy)) => {
-            fault(threads.at, format!("a task of several threads has {what}"), remedy)
-        }
-        None => Ok(threads.value as u32),
-    }
-}
-
-/// Whether jobs are given up at their deadlines.
-fn abort(t: &Table<'_, '_>, work: &Work) -> Result<bool, Fault> {
-    let Some(abort) = t.string("abort")? else { return Ok(false) };
-    if abort.value != "at-deadline" {
-        let reason = format!("jobs cannot be aborted \"{}\"", clip(abort.value));
-        return fault(abort.at, reason, "write abort = \"at-deadline\", or leave it out");
-    }
-    if !work.is_replayable() {
-        let reason = "a task aborts jobs whose length only the program knows";
-        return fault(abort.at, reason, "leave abort out, or give it a constant or a distribution");
-    }
-    Ok(true)
 }
 
 /// It is at most period and deadline.

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! `sections` of a task: what a job locks, from which point of its execution on, and for how long.
+//! `sections` of a task: what a job locks, from which point of its execution on, and for how long; `threads` and `abort`.
 
 use serde::{Deserialize, Serialize};
 
 use super::parse::plain_name;
 use super::table::{self, At, Fault, Table, fault};
-use super::{TaskEntry, limits};
-use crate::units::format_duration;
+use super::{TaskEntry, Work, limits};
+use crate::units::{clip, format_duration};
 
 /// A resource is held while a thread executes this part of its job. Times in ns of execution.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -124,6 +124,49 @@ fn nested(sections: &[At<Section>], resources: &[String]) -> Result<(), Fault> {
         open.push(section);
     }
     Ok(())
+}
+
+/// How many threads a task has. Several need what joins them: a reservation, whose job ends when all of them sleep.
+pub(super) fn threads(
+    t: &Table<'_, '_>,
+    reserved: bool,
+    marks: bool,
+    work: &Work,
+) -> Result<u32, Fault> {
+    let Some(threads) = t.integer("threads", 1, limits::THREADS as i64)? else { return Ok(1) };
+    let why = match (threads.value, reserved, marks) {
+        (1, ..) => None,
+        (_, false, _) => Some(("no budget that they could share", "add a budget, or use count")),
+        (_, _, true) => Some((
+            "marks, and who of them marks the end of a job is not told",
+            "leave marks out: the job ends when the last thread sleeps",
+        )),
+        _ if !work.is_replayable() => Some((
+            "work that makes its threads itself",
+            "leave threads out, or give it a constant, a distribution or a trace",
+        )),
+        _ => None,
+    };
+    match why {
+        Some((what, remedy)) => {
+            fault(threads.at, format!("a task of several threads has {what}"), remedy)
+        }
+        None => Ok(threads.value as u32),
+    }
+}
+
+/// Whether jobs are given up at their deadlines.
+pub(super) fn abort(t: &Table<'_, '_>, work: &Work) -> Result<bool, Fault> {
+    let Some(abort) = t.string("abort")? else { return Ok(false) };
+    if abort.value != "at-deadline" {
+        let reason = format!("jobs cannot be aborted \"{}\"", clip(abort.value));
+        return fault(abort.at, reason, "write abort = \"at-deadline\", or leave it out");
+    }
+    if !work.is_replayable() {
+        let reason = "a task aborts jobs whose length only the program knows";
+        return fault(abort.at, reason, "leave abort out, or give it a constant or a distribution");
+    }
+    Ok(true)
 }
 
 #[cfg(test)]

@@ -78,10 +78,17 @@ fn who_asks_for_what_is_held_waits_until_it_is_released_and_is_not_owed_for_that
 
 #[test]
 fn a_circle_ends_the_run_and_names_who_waits_for_what() {
-    let text = "cpus = 2\n[[task]]\nname = \"a\"\nperiod = \"50ms\"\nbudget = \"9ms\"\nwork = { constant = \"9ms\" }\nsections = [\n\
-        { resource = \"bus\", from = \"1ms\", length = \"5ms\" }, { resource = \"disk\", from = \"2ms\", length = \"1ms\" }]\n\
-        [[task]]\nname = \"b\"\nperiod = \"50ms\"\nbudget = \"9ms\"\nwork = { constant = \"9ms\" }\nsections = [\n\
-        { resource = \"disk\", from = \"1ms\", length = \"5ms\" }, { resource = \"bus\", from = \"2ms\", length = \"1ms\" }]";
+    let section = |name: &str, from: &str, length: &str| {
+        format!("{{ resource = \"{name}\", from = \"{from}\", length = \"{length}\" }}")
+    };
+    let task = |name: &str, outer: &str, inner: &str| {
+        let (outer, inner) = (section(outer, "1ms", "5ms"), section(inner, "2ms", "1ms"));
+        format!(
+            "[[task]]\nname = \"{name}\"\nperiod = \"50ms\"\nbudget = \"9ms\"\nsections = [{outer}, {inner}]\n\
+             work = {{ constant = \"9ms\" }}\n"
+        )
+    };
+    let text = &format!("cpus = 2\n{}{}", task("a", "bus", "disk"), task("b", "disk", "bus"));
     let error = try_play("g-edf", text).unwrap_err().to_string();
     assert!(error.starts_with("deadlock after "), "{error}");
     for part in [
@@ -167,8 +174,8 @@ fn best_effort_that_sleeps_is_measured_from_waking_to_running() {
 
 #[test]
 fn nice_divides_what_best_effort_gets_as_linux_does() {
-    let text = "cpus = 1\n[best_effort]\ncount = 1\nnice = 5\n[[best_effort.load]]\nname = \"busy\"\nperiod = \"10ms\"\n\
-                work = { constant = \"1s\" }";
+    let text = "cpus = 1\n[best_effort]\ncount = 1\nnice = 5\n[[best_effort.load]]\nname = \"busy\"\n\
+                period = \"10ms\"\nwork = { constant = \"1s\" }";
     let (_, tasks) = detailed(&play("g-edf", text));
     // 1.25^5 is 3.05.
     let parts = tasks[1].cpu_ms / tasks[0].cpu_ms;
