@@ -23,6 +23,13 @@ enum ob_event_kind {
 	OB_EV_ONLINE = 14,
 	OB_EV_LOST = 15,
 	OB_EV_USAGE = 16,
+	OB_EV_BLOCK = 17,
+	OB_EV_UNBLOCK = 18,
+	OB_EV_LOCK = 19,
+	OB_EV_UNLOCK = 20,
+	OB_EV_SEGMENT = 21,
+	OB_EV_ABORT = 22,
+	OB_EV_WAKE = 23,
 };
 
 /* Why a task stopped (OB_EV_STOP, field a). */

@@ -122,6 +122,9 @@ impl Family {
                 value: None,
                 group: None,
                 purse: None,
+                threads: 1,
+                sections: Vec::new(),
+                abort: false,
                 work: Work::Trace {
                     path: format!("{name}-{}.csv", plan.name).into(),
                     start,
@@ -142,6 +145,8 @@ impl Family {
             overheads: Overheads::default(),
             groups: Vec::new(),
             purses: Vec::new(),
+            resources: Vec::new(),
+            loads: Vec::new(),
             tasks: plans.iter().enumerate().map(entry).collect(),
             best_effort: Some(BestEffort { count: BEST_EFFORT, nice: 0, order: Others::default() }),
             name,

@@ -3,6 +3,7 @@
 
 mod admit;
 mod groups;
+mod shared;
 
 use std::borrow::Cow;
 use std::cmp::Ordering;
@@ -77,6 +78,7 @@ pub fn run(options: &Options) -> Result<ExitCode> {
         bail!("which task-set file? see `onbeat analyze --help`")
     };
     let set = TaskSet::load(file)?;
+    shared::no_waiting(&set)?;
     let (names, tasks, left_out) = match sporadic(&set) {
         Ok((names, tasks)) => (names, tasks, None),
         // Groups are tested all the same.
@@ -88,7 +90,11 @@ pub fn run(options: &Options) -> Result<ExitCode> {
     let groups = groups::Judged::of(&set);
     let cpus = set.cpus as usize;
     let admitted = options.admit.as_deref().map(|policy| admit::admit(&set, policy)).transpose()?;
-    let chosen = chosen(&options.tests, cpus)?;
+    let chosen = shared::one_after_the_other(
+        &set,
+        chosen(&options.tests, cpus)?,
+        !options.tests.is_empty(),
+    )?;
     let findings: Vec<Finding> = chosen
         .into_iter()
         .filter(|_| left_out.is_none())
@@ -335,7 +341,8 @@ fn remarks(set: &TaskSet) -> String {
         );
     }
     for task in &set.tasks {
-        if let (Some(longest), Some(budget)) = (task.work.longest(), task.budget)
+        let longest = task.work.longest().map(|longest| longest * u64::from(task.threads));
+        if let (Some(longest), Some(budget)) = (longest, task.budget)
             && longest > budget
         {
             let _ = writeln!(

@@ -112,6 +112,9 @@ pub fn run(options: &Options) -> Result<ExitCode> {
 
 fn run_file(options: &Options, file: &Path) -> Result<ExitCode> {
     let mut set = TaskSet::load(file)?;
+    if let Some(why) = set.simulator_only() {
+        bail!("{}: {why}", file.display());
+    }
     if let Some(flavour) = options.kernel {
         set.kernel = match flavour {
             Flavour::Plain => Kernel::Plain,

@@ -10,7 +10,7 @@ use onbeat_model::policy::{CORE, CorePolicy, Policy};
 use onbeat_model::run::{Platform, World};
 use onbeat_model::taskset::TaskSet;
 use onbeat_report::Outcome;
-use onbeat_sim::{Detail, simulate_with};
+use onbeat_sim::{Detail, SimError, simulate_with};
 
 use crate::output::{self, Outputs, folder_of};
 use crate::results::{Ended, Results};
@@ -47,7 +47,13 @@ pub fn run(options: &Options) -> Result<ExitCode> {
         }
     })?;
     outputs.finish(&results, folder_of(&options.file))?;
-    failed.map_or(Ok(ExitCode::SUCCESS), Err)
+    if let Some(error) = failed {
+        return Err(error);
+    }
+    match results.failures().count() {
+        0 => Ok(ExitCode::SUCCESS),
+        n => bail!("{n} of {} policies came to no end", results.runs.len()),
+    }
 }
 
 /// Simulates a task set. `take` gets each run with its events.
@@ -68,11 +74,20 @@ pub fn simulate(
     let mut runs = Vec::new();
     let mut platform = Platform::default();
     for policy in policies {
-        let run = simulate_with(set, policy, detail)?;
-        take(&run);
-        platform.clone_from(&run.platform);
-        let (policy, outcome) = (policy.name.into(), Ok(Outcome::of(&run)));
+        // Under another policy they need not meet.
+        let (policy, outcome) = match simulate_with(set, policy, detail) {
+            Ok(run) => {
+                take(&run);
+                platform.clone_from(&run.platform);
+                (policy.name.into(), Ok(Outcome::of(&run)))
+            }
+            Err(error @ SimError::Deadlock { .. }) => (policy.name.into(), Err(error.to_string())),
+            Err(error) => return Err(error.into()),
+        };
         runs.push(Ended { policy, outcome, kernel_warnings: Vec::new() });
+    }
+    if let [Ended { outcome: Err(why), .. }] = &runs[..] {
+        bail!("{why}");
     }
     Ok(Results {
         experiment: set.name.clone(),

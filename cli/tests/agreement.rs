@@ -149,6 +149,9 @@ fn entry(k: u32, period: u64, budget: u64, offset: u64, overrun: u64) -> TaskEnt
         value: None,
         group: None,
         purse: None,
+        threads: 1,
+        sections: Vec::new(),
+        abort: false,
         work: Work::Uniform(budget * 40 / 100, budget * overrun / 100),
     }
 }
@@ -178,6 +181,8 @@ fn finished(
         overheads: overheads(cpus),
         groups: Vec::new(),
         purses: Vec::new(),
+        resources: Vec::new(),
+        loads: Vec::new(),
         tasks,
         best_effort: None,
     }

@@ -150,6 +150,9 @@ fn any_set() -> impl Strategy<Value = TaskSet> {
                     value: None,
                     group: None,
                     purse: None,
+                    threads: 1,
+                    sections: Vec::new(),
+                    abort: false,
                     work: Work::Uniform(budget, budget),
                 }
             };
@@ -167,6 +170,8 @@ fn any_set() -> impl Strategy<Value = TaskSet> {
                 overheads: Overheads::default(),
                 groups: Vec::new(),
                 purses: Vec::new(),
+                resources: Vec::new(),
+                loads: Vec::new(),
                 tasks: (0..).zip(tasks).map(entry).collect(),
                 best_effort: None,
             }

@@ -75,14 +75,14 @@ pub fn agreement(first: &Run, second: &Run, tolerance: u64) -> Result<Agreement,
         for x in a {
             while b.next_if(|y| y.index < x.index).is_some() {}
             let Some(y) = b.next_if(|y| y.index == x.index) else { continue };
-            let distance = match (x.finish, y.finish) {
+            let distance = match (x.finish(), y.finish()) {
                 (Some(x), Some(y)) => x.abs_diff(y),
                 (Some(x), None) => second.horizon_ns.saturating_sub(x),
                 (None, Some(y)) => first.horizon_ns.saturating_sub(y),
                 (None, None) => continue,
             };
             jobs += 1;
-            if x.finish.is_some() && y.finish.is_some() && distance <= tolerance {
+            if x.finish().is_some() && y.finish().is_some() && distance <= tolerance {
                 agreeing += 1;
                 if distance == 0 {
                     continue;
@@ -92,8 +92,8 @@ pub fn agreement(first: &Run, second: &Run, tolerance: u64) -> Result<Agreement,
             apart.push(Difference {
                 task,
                 job,
-                first: x.finish,
-                second: y.finish,
+                first: x.finish(),
+                second: y.finish(),
                 apart: distance,
             });
         }
@@ -213,6 +213,7 @@ mod tests {
             policy: "g-edf".into(),
             platform: Platform::default(),
             tasks: (0..tasks.len()).map(info).collect(),
+            resources: Vec::new(),
             events,
             origin_ns: 0,
             horizon_ns: 100,

@@ -45,11 +45,25 @@ pub enum EventKind {
     Lost = 15,
     /// Total of a task at the end of a run; `a` CPU time, `b` = preemptions << 32 | migrations.
     Usage = 16,
+    /// A thread of the task asks for resource `a`, which another holds, and waits; `b` index of its job.
+    Block = 17,
+    /// It waits for resource `a` no more: it has been given it (a Lock follows), or its job was aborted; `b` its job.
+    Unblock = 18,
+    /// A thread of the task takes resource `a`; `b` index of its job.
+    Lock = 19,
+    /// It releases resource `a`; `b` index of its job.
+    Unlock = 20,
+    /// The task goes on in the midst of job `a`, of which it has had `b` ns, after it had slept for a resource.
+    Segment = 21,
+    /// The job with index `a` is given up at its deadline after `b` ns of execution.
+    Abort = 22,
+    /// A best-effort load begins to run, `a` ns after it woke.
+    Wake = 23,
 }
 
 impl EventKind {
     /// Every kind, in the order of their numbers.
-    pub const ALL: [EventKind; 16] = [
+    pub const ALL: [EventKind; 23] = [
         Self::Release,
         Self::Complete,
         Self::Run,
@@ -66,6 +80,13 @@ impl EventKind {
         Self::Online,
         Self::Lost,
         Self::Usage,
+        Self::Block,
+        Self::Unblock,
+        Self::Lock,
+        Self::Unlock,
+        Self::Segment,
+        Self::Abort,
+        Self::Wake,
     ];
 
     /// The kind with this number, if there is one.
@@ -201,7 +222,7 @@ mod tests {
             assert_eq!(EventKind::from_u32(*kind as u32), Some(*kind));
         }
         assert_eq!(EventKind::from_u32(0), None);
-        assert_eq!(EventKind::from_u32(17), None);
+        assert_eq!(EventKind::from_u32(24), None);
         assert_eq!(StopReason::from_u64(3), Some(StopReason::Exited));
         assert_eq!(StopReason::from_u64(4), None);
     }

@@ -91,6 +91,8 @@ pub struct Run {
     pub platform: Platform,
     /// All tasks, best-effort ones included; events refer to them by index.
     pub tasks: Vec<TaskInfo>,
+    /// Names of the resources that its tasks lock; events refer to them by index.
+    pub resources: Vec<String>,
     /// All events.
     pub events: Vec<Event>,
     /// Time zero on the world's clock, ns.
@@ -106,6 +108,8 @@ struct Header {
     policy: String,
     platform: Platform,
     tasks: Vec<TaskInfo>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    resources: Vec<String>,
     origin_ns: u64,
     horizon_ns: u64,
     events: u64,
@@ -174,6 +178,7 @@ impl Run {
             policy: self.policy.clone(),
             platform: self.platform.clone(),
             tasks: self.tasks.clone(),
+            resources: self.resources.clone(),
             origin_ns: self.origin_ns,
             horizon_ns: self.horizon_ns,
             events: self.events.len() as u64,
@@ -241,8 +246,9 @@ impl Run {
         if u32::from_le_bytes(word) != sum {
             return Err(RunFileError::Damaged("its checksum does not match".into()));
         }
-        let Header { world, policy, platform, tasks, origin_ns, horizon_ns, .. } = header;
-        Ok(Run { world, policy, platform, tasks, events, origin_ns, horizon_ns })
+        let Header { world, policy, platform, tasks, resources, origin_ns, horizon_ns, .. } =
+            header;
+        Ok(Run { world, policy, platform, tasks, resources, events, origin_ns, horizon_ns })
     }
 }
 
@@ -319,6 +325,7 @@ mod tests {
                 budget: 25_000_000,
                 tid: 7,
             }],
+            resources: vec!["bus".into()],
             events: (0..events as u64)
                 .map(|i| Event::new(i * 10, EventKind::Release, i, i + 5).of(0))
                 .collect(),

@@ -2,12 +2,13 @@
 //! Execution times of jobs, the same in every world and on every machine.
 //!
 //! Random work of copy c of entry i is drawn from ChaCha8 keyed by the task set's seed, stream (i, c): adding a task or
-//! a job changes no other. Only integer arithmetic and `libm` are used, so no platform's mathematics library shows.
+//! a job changes no other. A task's threads beside the first, and best-effort loads, have streams of their own under
+//! other keys. Only integer arithmetic and `libm` are used, so no platform's mathematics library shows.
 
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{RngCore, SeedableRng};
 
-use crate::taskset::{TaskCopy, TaskSet, Work};
+use crate::taskset::{Arrivals, BestEffortLoad, GRACE, TaskCopy, TaskSet, Work};
 use crate::units::US;
 
 /// The endless sequence of execution times (ns, at least 1) of one task.
@@ -21,11 +22,17 @@ pub struct WorkGen<'w> {
 impl<'w> WorkGen<'w> {
     /// The generator of copy `copy` of entry `entry`; `None` for work whose length only running it can tell.
     pub fn new(work: &'w Work, seed: u64, entry: usize, copy: u32) -> Option<Self> {
+        Self::keyed(work, [seed, 0], entry, copy)
+    }
+
+    /// As [`WorkGen::new`], under a key of its own for each `more`.
+    fn keyed(work: &'w Work, [seed, more]: [u64; 2], entry: usize, copy: u32) -> Option<Self> {
         if !work.is_replayable() {
             return None;
         }
         let mut key = [0; 32];
         key[..8].copy_from_slice(&seed.to_le_bytes());
+        key[8..16].copy_from_slice(&more.to_le_bytes());
         let mut rng = ChaCha8Rng::from_seed(key);
         rng.set_stream((entry as u64) << 32 | u64::from(copy));
         Some(Self { work, rng, job: 0 })
@@ -82,9 +89,47 @@ impl Iterator for WorkGen<'_> {
 
 /// Execution times (ns) of all jobs the task releases within the set's duration; `None` for movies and programs.
 pub fn execution_times(set: &TaskSet, task: &TaskCopy<'_>) -> Option<Vec<u64>> {
+    thread_times(set, task, 0)
+}
+
+/// The same of one of its threads, which draws its own; of the first it is [`execution_times`].
+pub fn thread_times(set: &TaskSet, task: &TaskCopy<'_>, thread: u32) -> Option<Vec<u64>> {
     let jobs = usize::try_from(task.jobs).ok()?;
-    let generator = WorkGen::new(&task.spec.work, set.seed, task.entry, task.copy)?;
+    let key = [set.seed, thread.into()];
+    let generator = WorkGen::keyed(&task.spec.work, key, task.entry, task.copy)?;
     Some(generator.take(jobs).collect())
+}
+
+/// Keys of best-effort loads: above those of threads.
+const LOADS: u64 = 1 << 32;
+
+/// When the bursts of a copy of a load come, ns from the beginning, and what each takes; as long as late jobs are
+/// waited for. `index` is that of the load in the set.
+pub fn bursts(
+    set: &TaskSet,
+    index: usize,
+    load: &BestEffortLoad,
+    copy: u32,
+) -> (Vec<u64>, Vec<u64>) {
+    let end = set.duration + GRACE;
+    let arrivals: Vec<u64> = match load.arrivals {
+        Arrivals::Periodic => (0..end).step_by(load.period as usize).collect(),
+        Arrivals::Poisson => {
+            let any = Work::Constant(1);
+            let key = [set.seed, LOADS + 1];
+            let mut random = WorkGen::keyed(&any, key, index, copy).expect("a constant is known");
+            let mut gap = || (-(load.period as f64) * libm::log(random.unit())) as u64;
+            let mut last = 0u64;
+            let next = std::iter::repeat_with(|| {
+                last = last.saturating_add(gap());
+                last
+            });
+            next.take_while(|time| *time < end).collect()
+        }
+    };
+    let times = WorkGen::keyed(&load.work, [set.seed, LOADS], index, copy);
+    let times = times.map_or_else(Vec::new, |times| times.take(arrivals.len()).collect());
+    (arrivals, times)
 }
 
 #[cfg(test)]
@@ -148,6 +193,25 @@ mod tests {
     fn traces_start_where_told_and_go_round() {
         let work = Work::Trace { path: "t".into(), start: 2, values: vec![10, 20, 30].into() };
         assert_eq!(first(&work, 1, 0, 0, 5), [30, 10, 20, 30, 10]);
+    }
+
+    #[test]
+    fn threads_and_loads_draw_from_streams_of_their_own() {
+        let text = "cpus = 1\nduration = \"1s\"\n[[task]]\nname = \"a\"\nperiod = \"10ms\"\nbudget = \"1ms\"\n\
+                    threads = 2\nwork = { uniform = [\"1ns\", \"1h\"] }\n[[best_effort.load]]\nname = \"b\"\n\
+                    period = \"1ms\"\narrivals = \"poisson\"\nwork = { uniform = [\"1ns\", \"1h\"] }\n";
+        let set = TaskSet::from_bytes(text.as_bytes(), "x".as_ref()).unwrap();
+        let copy = set.copies().next().unwrap();
+        let (first, second) = (thread_times(&set, &copy, 0), thread_times(&set, &copy, 1));
+        assert_eq!(first, execution_times(&set, &copy));
+        let (arrivals, times) = bursts(&set, 0, &set.loads[0], 0);
+        assert!(first != second && first.unwrap()[..] != times[..100]);
+        // 2000 are expected in the 2 s; five standard deviations are 224.
+        assert!((1776..2224).contains(&arrivals.len()), "{}", arrivals.len());
+        assert!(arrivals.is_sorted() && times.len() == arrivals.len());
+        // Of a Poisson process e^-1 of the gaps are longer than the mean: 736, five deviations are 108.
+        let long = arrivals.windows(2).filter(|pair| pair[1] - pair[0] > 1_000_000).count();
+        assert!((628..844).contains(&long), "{long}");
     }
 
     #[test]

@@ -175,6 +175,7 @@ fn world(name: &str, outcomes: &[&Outcome], limit: Option<&Limits>) -> Result<Va
         quantities => safe(plot::quantities(outcomes)?),
         by_task => table::by_task(outcomes).map(lines),
         summary => lines(table::summary(outcomes, limit)),
+        loads => table::loads(outcomes).map(lines),
         tasks,
     })
 }

@@ -124,6 +124,7 @@ pub(crate) mod tests {
                 task(1, Class::Reserved),
                 task(2, Class::BestEffort),
             ],
+            resources: vec![],
             events,
             origin_ns: 0,
             horizon_ns: (seconds * 1000 + 100) * MS,

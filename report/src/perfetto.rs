@@ -2,10 +2,12 @@
 //! A run as a trace for the Perfetto UI (ui.perfetto.dev; opens local files without uploading them).
 //!
 //! Tracks: one for each CPU (who runs), and for each task one with its running times and instants (release, deadline,
-//! exhaust, replenish, …), one with its jobs from start of service to completion, and a counter of its budget.
+//! exhaust, replenish, …), one with its jobs from start of service to completion, and a counter of its budget; for each
+//! resource one with who holds it. Threads of a task that run at the same time have a track each.
 //! A donation is a flow from giver to receiver.
 
 mod proto;
+mod shared;
 mod writer;
 
 use std::collections::BTreeMap;
@@ -37,15 +39,28 @@ pub fn write(run: &Run, out: &mut impl Write) -> io::Result<()> {
 /// Tracks of one task.
 struct TaskTracks {
     running: u64,
+    /// What holds its tracks.
+    group: u64,
+    /// Tracks for threads that run beside the first, and those that are in use by CPU.
+    beside: Vec<u64>,
     /// None for best-effort tasks, which have no jobs.
     jobs: Option<u64>,
     budget: Option<u64>,
-    /// CPU, since when, and budget then, while it runs.
-    on: Option<(u32, u64, Option<u64>)>,
+    /// Where it runs.
+    on: Vec<On>,
     /// Releases that wait for service or completion: index and deadline.
     open: BTreeMap<u64, u64>,
     /// The job in service.
     served: Option<u64>,
+}
+
+/// A thread that runs.
+struct On {
+    cpu: u32,
+    since: u64,
+    /// The budget then.
+    budget: Option<u64>,
+    track: u64,
 }
 
 struct Builder<'r, 't> {
@@ -57,6 +72,7 @@ struct Builder<'r, 't> {
     running: BTreeMap<u32, u32>,
     /// Whether the best-effort share holds the CPU.
     shares: BTreeMap<u32, u64>,
+    resources: Vec<u64>,
     tasks: Vec<TaskTracks>,
     flows: u64,
 }
@@ -85,9 +101,11 @@ impl<'r, 't> Builder<'r, 't> {
                     let (open, served) = (BTreeMap::new(), None);
                     return TaskTracks {
                         running,
+                        group: root,
+                        beside: Vec::new(),
                         jobs: None,
                         budget: None,
-                        on: None,
+                        on: Vec::new(),
                         open,
                         served,
                     };
@@ -102,17 +120,22 @@ impl<'r, 't> Builder<'r, 't> {
                 let group = trace.group(Some(root), &title);
                 TaskTracks {
                     running: trace.track(group, "running"),
+                    group,
+                    beside: Vec::new(),
                     jobs: Some(trace.track(group, "jobs")),
                     budget: (t.budget > 0).then(|| trace.counter(group, "budget")),
-                    on: None,
+                    on: Vec::new(),
                     open: BTreeMap::new(),
                     served: None,
                 }
             })
             .collect();
+        let root = (!run.resources.is_empty()).then(|| trace.group(None, "Resources"));
+        let track = |(name, root): (&String, u64)| trace.track(root, name);
+        let resources = run.resources.iter().zip(root.into_iter().cycle()).map(track).collect();
         let owners = server_tasks(&run.events);
         let (running, flows) = (BTreeMap::new(), 0);
-        Self { run, trace, owners, cpus, running, shares, tasks, flows }
+        Self { run, trace, owners, cpus, running, shares, resources, tasks, flows }
     }
 
     fn event(&mut self, e: &Event) {
@@ -121,9 +144,19 @@ impl<'r, 't> Builder<'r, 't> {
         let owner = owner.filter(|t| *t < self.tasks.len());
         match (kind, owner) {
             (EventKind::Release, Some(t)) => self.release(e, t),
-            (EventKind::Complete, Some(t)) => self.complete(e, t),
+            (EventKind::Complete | EventKind::Abort, Some(t)) => self.complete(e, t),
+            (EventKind::Block | EventKind::Unblock, Some(t)) => {
+                self.wait(e, t, kind == EventKind::Block);
+            }
+            (EventKind::Lock | EventKind::Unlock, Some(t)) => {
+                self.hold(e, t, kind == EventKind::Lock)
+            }
+            (EventKind::Wake, Some(t)) => {
+                let args = vec![Arg::time("after", e.a)];
+                self.trace.instant(e.time, self.tasks[t].running, "woke", args);
+            }
             (EventKind::Run, Some(t)) => self.begin(e, t),
-            (EventKind::Stop, Some(t)) => self.stop(e.time, t, StopReason::from_u64(e.a)),
+            (EventKind::Stop, Some(t)) => self.stop(e.time, t, e.cpu, StopReason::from_u64(e.a)),
             (EventKind::Activate, Some(t)) => self.budget_event(e, t, "activate", Some(e.a)),
             (EventKind::Idle, Some(t)) => self.budget_event(e, t, "idle", Some(e.a)),
             (EventKind::Exhaust, Some(t)) => self.budget_event(e, t, "exhaust", Some(0)),
@@ -186,11 +219,14 @@ impl<'r, 't> Builder<'r, 't> {
         };
         task.served = None;
         let mut args = vec![Arg::time("execution", e.b)];
-        if e.time > deadline {
+        if e.kind == EventKind::Abort as u32 {
+            args.push(Arg::text("aborted", "yes".into()));
+            self.trace.instant(e.time, task.running, "aborted", vec![]);
+        } else if e.time > deadline {
             args.push(Arg::time("tardiness", e.time - deadline));
         }
         self.trace.end(e.time, track, args);
-        if e.time > deadline {
+        if e.time > deadline && e.kind == EventKind::Complete as u32 {
             let args = vec![Arg::time("tardiness", e.time - deadline)];
             self.trace.instant(e.time, task.running, "late", args);
         }
@@ -199,10 +235,7 @@ impl<'r, 't> Builder<'r, 't> {
 
     fn begin(&mut self, e: &Event, t: usize) {
         if let Some(other) = self.running.get(&e.cpu).copied() {
-            self.stop(e.time, other as usize, None); // its own Stop is missing
-        }
-        if self.tasks[t].on.is_some() {
-            self.stop(e.time, t, None);
+            self.stop(e.time, other as usize, e.cpu, None); // its own Stop is missing
         }
         let Some(cpu) = self.cpus.get(&e.cpu).copied() else { return };
         let name = self.run.tasks[t].name.clone();
@@ -212,24 +245,26 @@ impl<'r, 't> Builder<'r, 't> {
             args.push(Arg::time("remaining budget", e.b));
         }
         self.trace.begin(e.time, cpu, &name, args.clone());
-        self.trace.begin(e.time, self.tasks[t].running, &format!("CPU {}", e.cpu), args);
+        let track = self.free_track(t);
+        self.trace.begin(e.time, track, &format!("CPU {}", e.cpu), args);
         let budget = (e.a != 0).then_some(e.b);
-        self.tasks[t].on = Some((e.cpu, e.time, budget));
+        self.tasks[t].on.push(On { cpu: e.cpu, since: e.time, budget, track });
         self.running.insert(e.cpu, t as u32);
         if let Some(budget) = budget {
             self.count(e.time, t, budget);
         }
     }
 
-    fn stop(&mut self, time: u64, t: usize, reason: Option<StopReason>) {
-        let Some((cpu, since, budget)) = self.tasks[t].on.take() else { return };
+    fn stop(&mut self, time: u64, t: usize, cpu: u32, reason: Option<StopReason>) {
+        let Some(at) = self.tasks[t].on.iter().position(|on| on.cpu == cpu) else { return };
+        let On { since, budget, track, .. } = self.tasks[t].on.swap_remove(at);
         self.running.remove(&cpu);
         let args = match reason {
             Some(reason) => vec![Arg::text("stopped", format!("{reason:?}").to_lowercase())],
             None => vec![],
         };
         self.trace.end(time, self.cpus[&cpu], args.clone());
-        self.trace.end(time, self.tasks[t].running, args);
+        self.trace.end(time, track, args);
         if let Some(budget) = budget {
             self.count(time, t, budget.saturating_sub(time - since));
         }
@@ -249,8 +284,8 @@ impl<'r, 't> Builder<'r, 't> {
         self.trace.instant(e.time, self.tasks[t].running, name, args);
         if let Some(budget) = budget {
             self.count(e.time, t, budget);
-            if let Some((_, since, left)) = &mut self.tasks[t].on {
-                (*since, *left) = (e.time, Some(budget));
+            for on in &mut self.tasks[t].on {
+                (on.since, on.budget) = (e.time, Some(budget));
             }
         }
     }
@@ -293,14 +328,16 @@ impl<'r, 't> Builder<'r, 't> {
     fn finish(&mut self) {
         let end = self.run.horizon_ns;
         for t in 0..self.tasks.len() {
-            self.stop(end, t, None);
+            while let Some(on) = self.tasks[t].on.last() {
+                self.stop(end, t, on.cpu, None);
+            }
             let served = self.tasks[t].served.take();
             if let (Some(_), Some(track)) = (served, self.tasks[t].jobs) {
                 self.trace.end(end, track, vec![Arg::text("unfinished", "yes".into())]);
             }
         }
-        let shares: Vec<u64> = self.shares.values().copied().collect();
-        for track in shares {
+        let open: Vec<u64> = self.shares.values().chain(&self.resources).copied().collect();
+        for track in open {
             if self.trace.is_open(track) {
                 self.trace.end(end, track, vec![]);
             }

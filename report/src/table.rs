@@ -3,16 +3,21 @@
 
 use comfy_table::{CellAlignment, Table, presets};
 use onbeat_model::metrics::TaskMetrics;
+use onbeat_model::run::Class;
 
 use crate::Outcome;
 use crate::limit::Limits;
 
 /// Column heads and what they mean; used by the page too.
-pub const COLUMNS: [(&str, &str); 15] = [
+pub const COLUMNS: [(&str, &str); 16] = [
     ("policy", "scheduling policy"),
     ("owed late", "owed jobs that finished late or not at all: the number that must be 0"),
     ("of owed", "jobs that would have been in time with exactly the budget in each period"),
     ("late beyond", "other late jobs: they, or those before them, needed more than was reserved"),
+    (
+        "aborted",
+        "jobs that were given up at their deadlines, owed or not; no job counts as late for that",
+    ),
     ("worst fps", "least frames of any task in any one-second window"),
     ("mean fps", "mean frames per second over tasks and seconds"),
     ("sd", "standard deviation of the same"),
@@ -47,7 +52,8 @@ fn row(o: &Outcome) -> Vec<String> {
         o.policy.clone(),
         m.owed_late.to_string(),
         m.owed.to_string(),
-        beyond(m.misses, m.owed_late),
+        beyond(m.misses - m.aborted.min(m.misses), m.owed_late.saturating_sub(m.owed_aborted)),
+        m.aborted.to_string(),
         m.worst_fps.map_or_else(|| "–".into(), |n| n.to_string()),
         mean(m.mean_fps, 2),
         mean(m.fps_sd, 2),
@@ -76,9 +82,11 @@ pub(crate) fn beyond(misses: u64, owed_late: u64) -> String {
 /// the future; of it only the late jobs are known.
 pub(crate) fn summary(outcomes: &[&Outcome], limits: Option<&Limits>) -> Lines {
     let lost = outcomes.iter().any(|o| o.metrics.lost_events > 0);
+    let aborted = outcomes.iter().any(|o| o.metrics.aborted > 0);
     let means = outcomes.iter().any(|o| o.metrics.mean_fps.is_some());
     let wanted = |head: &str| match head {
         "lost" => lost,
+        "aborted" => aborted,
         "worst fps" | "mean fps" | "sd" | "CPU/job µs" => means,
         _ => true,
     };
@@ -132,7 +140,10 @@ fn task_rows(o: &Outcome) -> Vec<Vec<String>> {
             jobs.to_string(),
             task.owed_late.to_string(),
             format!("{:.2}", task.owed_tardiness_max_ms),
-            beyond(task.misses, task.owed_late),
+            beyond(
+                task.misses.saturating_sub(task.aborted),
+                task.owed_late.saturating_sub(task.owed_aborted),
+            ),
             format!("{:.2}", task.tardiness_max_ms),
             verdict(task).into(),
         ]
@@ -147,6 +158,39 @@ pub(crate) fn verdict(task: &TaskMetrics) -> &'static str {
         (_, 0) => "pass",
         _ => "FAIL",
     }
+}
+
+/// Column heads of best-effort loads that sleep, and what they mean.
+pub const LOAD_COLUMNS: [(&str, &str); 7] = [
+    ("policy", "scheduling policy"),
+    ("load", "the best-effort load"),
+    ("CPUs", "its CPU time over the length of the run"),
+    ("wake-ups", "times it woke and ran"),
+    ("mean ms", "mean time from waking to running"),
+    ("99 % ms", "99th percentile of the same"),
+    ("max ms", "the longest such time"),
+];
+
+/// One line for each best-effort load under each policy, if there are any that sleep; else `None`.
+pub(crate) fn loads(outcomes: &[&Outcome]) -> Option<Lines> {
+    let of = |o: &&Outcome| {
+        let (policy, seconds) = (o.policy.clone(), o.metrics.seconds);
+        let sleeps = |t: &&TaskMetrics| t.class == Class::BestEffort && t.wakes > 0;
+        let row = move |t: &TaskMetrics| {
+            vec![
+                policy.clone(),
+                t.name.clone(),
+                format!("{:.3}", if seconds > 0.0 { t.cpu_ms / 1e3 / seconds } else { 0.0 }),
+                t.wakes.to_string(),
+                format!("{:.3}", t.wake_mean_ms),
+                format!("{:.3}", t.wake_p99_ms),
+                format!("{:.3}", t.wake_max_ms),
+            ]
+        };
+        o.tasks.iter().filter(sleeps).map(row).collect::<Vec<_>>()
+    };
+    let rows: Vec<_> = outcomes.iter().flat_map(of).collect();
+    (!rows.is_empty()).then(|| Lines { head: LOAD_COLUMNS.to_vec(), rows })
 }
 
 /// Milliseconds as short as they can be told to a microsecond.
@@ -181,11 +225,13 @@ impl Lines {
     }
 }
 
-/// The tables as text: where tasks differ, first the results of each, then one line a policy, and the limits.
+/// The tables as text: where tasks differ, first the results of each, then one line a policy, and the limits; at the
+/// end best-effort loads that sleep.
 pub fn render(outcomes: &[Outcome], limits: Option<&Limits>) -> String {
     let outcomes: Vec<&Outcome> = outcomes.iter().collect();
     let each = by_task(&outcomes).map_or_else(String::new, |lines| lines.text(2) + "\n");
-    each + &summary(&outcomes, limits).text(1)
+    let loads = loads(&outcomes).map_or_else(String::new, |lines| format!("\n{}", lines.text(2)));
+    each + &summary(&outcomes, limits).text(1) + &loads
 }
 
 #[cfg(test)]
@@ -243,6 +289,30 @@ mod tests {
         o.metrics.lost_events = 12;
         let text = render(&[o], None);
         assert!(text.contains("lost") && text.contains("12"), "{text}");
+    }
+
+    #[test]
+    fn aborted_jobs_have_a_column_and_are_not_late_and_loads_that_sleep_a_table() {
+        let mut o = outcome("g-edf");
+        assert!(!render(&[o.clone()], None).contains("aborted"));
+        (o.metrics.misses, o.metrics.aborted) = (9, 4);
+        (o.metrics.owed_late, o.metrics.owed_aborted) = (3, 1);
+        let lines = summary(&[&o], None);
+        let cell = |head: &str| {
+            let at = lines.head.iter().position(|h| h.0 == head).unwrap();
+            lines.rows[0][at].as_str()
+        };
+        // Five late, two of them owed; four aborted, one of them owed.
+        assert_eq!((cell("late beyond"), cell("aborted"), cell("owed late")), ("3", "4", "3"));
+        assert!(loads(&[&o]).is_none());
+        let load = o.tasks.last_mut().unwrap();
+        (load.name, load.wakes, load.wake_max_ms) = ("editor".into(), 12, 3.5);
+        let text = render(&[o], None);
+        let line = text.lines().last().unwrap();
+        assert!(
+            line.contains("editor") && line.contains("12") && line.ends_with("3.500"),
+            "{text}"
+        );
     }
 
     #[test]

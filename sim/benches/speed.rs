@@ -3,9 +3,13 @@
 //! or do not.
 //!
 //! Prints one JSON object: for each policy, each detail and each kind of jobs, jobs per second of CPU time, which on
-//! a core of its own is a second of host time: the median and the best of several runs.
+//! a core of its own is a second of host time: the median and the best of several runs. An argument picks those whose
+//! line contains it.
 
 use onbeat_core::ffi;
+use onbeat_model::event::Event;
+use onbeat_model::metrics::metrics;
+use onbeat_model::run::{Class, Platform, Run, TaskInfo, World};
 use onbeat_model::taskset::Overheads;
 use onbeat_sim::{Core, Detail, Engine, Load, Reservation, SHARE_QUANTUM};
 use rustix::time::{ClockId, clock_gettime};
@@ -76,6 +80,27 @@ fn engine(kind: u32, detail: Detail, overruns: bool) -> Engine {
     Engine::new(core, CPUS, loads, Overheads::default(), detail)
 }
 
+/// The run that these events are.
+fn run(events: Vec<Event>, horizon_ns: u64) -> Run {
+    let mut random = Random(1);
+    let task = |i: usize| {
+        let period = random.between(10_000_000, 100_000_000);
+        TaskInfo {
+            name: i.to_string(),
+            entry: i as u32,
+            copy: 0,
+            class: Class::Reserved,
+            period,
+            deadline: period,
+            budget: period * 3 / TASKS as u64,
+            tid: 0,
+        }
+    };
+    let tasks = (0..TASKS).map(task).collect();
+    let (policy, platform, resources) = (String::new(), Platform::default(), Vec::new());
+    Run { world: World::Sim, policy, platform, tasks, resources, events, origin_ns: 0, horizon_ns }
+}
+
 /// CPU time this thread has used, ns.
 fn cpu_time() -> i64 {
     let time = clock_gettime(ClockId::ThreadCPUTime);
@@ -83,7 +108,8 @@ fn cpu_time() -> i64 {
 }
 
 fn main() {
-    // The same number of jobs under each policy; `cargo bench` adds arguments that mean nothing here.
+    // `cargo bench` adds arguments that mean nothing here.
+    let wanted = std::env::args().skip(1).find(|arg| !arg.starts_with('-')).unwrap_or_default();
     let policies = onbeat_core::server_policies();
     let mut rows = Vec::new();
     for (kind, server) in policies.iter().enumerate() {
@@ -92,20 +118,29 @@ fn main() {
             (Detail::Counters, "counters", true),
             (Detail::Jobs, "jobs", true),
             (Detail::All, "all events", true),
+            (Detail::All, "all events and metrics", true),
         ] {
+            let policy = if server.is_empty() { "g-edf".into() } else { format!("g-edf+{server}") };
+            if !format!("{policy}, {name}").contains(&wanted) {
+                continue;
+            }
             let mut rates: Vec<f64> = (0..RUNS)
                 .map(|_| {
                     let mut engine = engine(kind as u32, detail, overruns);
                     let begin = cpu_time();
-                    engine.run(0, u64::MAX);
+                    let end = engine.run(0, u64::MAX);
                     let completed = engine.completed;
-                    std::hint::black_box(engine.finish());
+                    let events = engine.finish();
+                    if name.ends_with("metrics") {
+                        std::hint::black_box(metrics(&run(events, end)));
+                    } else {
+                        std::hint::black_box(events);
+                    }
                     assert_eq!(completed, (TASKS * JOBS) as u64, "{server}: every job ends");
                     completed as f64 / ((cpu_time() - begin) as f64 / 1e9)
                 })
                 .collect();
             rates.sort_by(f64::total_cmp);
-            let policy = if server.is_empty() { "g-edf".into() } else { format!("g-edf+{server}") };
             eprintln!("simulator: {policy}, {name}: {:.2} million jobs/s", rates[RUNS / 2] / 1e6);
             rows.push(serde_json::json!({
                 "policy": policy, "detail": name, "jobs_per_s": rates[RUNS / 2],

@@ -44,6 +44,11 @@ pub const NOBODY: usize = usize::MAX;
 /// The weight of best effort of nice 0.
 pub const NICE_0: u64 = ffi::OB_WEIGHT as u64;
 
+/// The weight of best effort of that niceness: each step is a factor of 1.25, as in Linux.
+pub fn weight(nice: i32) -> u64 {
+    (NICE_0 as f64 * 1.25_f64.powi(-nice)).round() as u64
+}
+
 impl Core {
     /// A core for `cpus` CPUs in `domains` equal clusters, with room for `tasks` tasks and as many
     /// servers, and a trace of up to `ring` events (a power of two, 0: none) between two drains.
@@ -86,6 +91,11 @@ impl Core {
     pub fn init_task(&mut self, i: usize, cpus: u64, weight: u64) {
         // SAFETY: a task of ours, not yet known to the core.
         unsafe { ffi::onbeat_task_make(self.task(i), i as u32, cpus, weight) }
+    }
+
+    /// Events call task `i` so: it is a thread of that one.
+    pub fn known_as(&mut self, i: usize, task: usize) {
+        self.tasks[i].tid = task as u32;
     }
 
     /// Task `i` is one of the kernel's own threads.

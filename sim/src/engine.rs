@@ -2,12 +2,19 @@
 //! The event loop: releases, completions and the core's own timers in order of time.
 
 use onbeat_core::ffi;
-use onbeat_model::event::{Event, EventKind};
+use onbeat_model::event::Event;
 use onbeat_model::taskset::Overheads;
 
 use crate::core::{Core, NOBODY};
+use crate::load::{Kind, Load, Work};
 use crate::record::Record;
 use crate::releases::Releases;
+use special::Special;
+pub use special::Stuck;
+
+mod jobs;
+mod sections;
+mod special;
 
 /// Time slice of best-effort work, ns: the kernel shell's.
 const SLICE: u64 = ffi::OB_SLICE as u64;
@@ -23,52 +30,12 @@ pub enum Detail {
     All,
 }
 
-/// A task's work.
-#[derive(Debug, Clone)]
-pub enum Load {
-    /// Job j is released at `first + j·period + delays[j]` and needs `times[j]` ns of a CPU.
-    Jobs {
-        /// First release, ns.
-        first: u64,
-        /// Between releases, ns.
-        period: u64,
-        /// How much later than that releases are, ns; never less than the one before. Missing ones: not at all.
-        delays: Vec<u64>,
-        /// Relative deadline, ns.
-        deadline: u64,
-        /// Execution times, ns; their number is that of jobs.
-        times: Vec<u64>,
-        /// The program marks its jobs.
-        marks: bool,
-    },
-    /// Never ends.
-    Endless,
-}
-
-impl Load {
-    /// When job `job` is released.
-    fn release(&self, job: usize) -> u64 {
-        match self {
-            Load::Jobs { first, period, delays, .. } => {
-                first + job as u64 * period + delays.get(job).copied().unwrap_or(0)
-            }
-            Load::Endless => 0,
-        }
-    }
-
-    /// Absolute deadline of job `job`.
-    fn due(&self, job: usize) -> u64 {
-        match self {
-            Load::Jobs { deadline, .. } => self.release(job) + deadline,
-            Load::Endless => u64::MAX,
-        }
-    }
-}
-
 struct Task {
-    load: Load,
+    work: Work,
     /// It pays for what it has, in slices: it has no reservation, or never sleeps.
     best_effort: bool,
+    /// What few tasks have; its number among [`Engine::special`].
+    special: Option<u32>,
     /// The present or next job, when it is released, and its absolute deadline.
     job: usize,
     release: u64,
@@ -79,6 +46,8 @@ struct Task {
     preemptions: u32,
     migrations: u32,
     ran_before: bool,
+    /// When it woke, if that is noted and it has not run since; else u64::MAX.
+    woke: u64,
 }
 
 #[derive(Clone, Copy)]
@@ -110,6 +79,7 @@ pub struct Engine {
     tasks: Vec<Task>,
     cpus: Vec<Cpu>,
     releases: Releases,
+    special: Special,
     overheads: Overheads,
     detail: Detail,
     events: Record,
@@ -139,11 +109,13 @@ impl Engine {
         let tasks: Vec<Task> = loads
             .into_iter()
             .enumerate()
-            .map(|(i, load)| Task {
-                best_effort: !core.reserved(i) || matches!(load, Load::Endless),
-                release: load.release(0),
-                due: load.due(0),
-                load,
+            .map(|(i, load)| (i, Work::new(load)))
+            .map(|(i, work)| Task {
+                best_effort: !core.reserved(i) || work.kind != Kind::Jobs,
+                special: None,
+                release: work.release(0),
+                due: work.due(work.release(0)),
+                work,
                 job: 0,
                 remaining: 0,
                 executed: 0,
@@ -151,22 +123,17 @@ impl Engine {
                 preemptions: 0,
                 migrations: 0,
                 ran_before: false,
+                woke: u64::MAX,
             })
             .collect();
         let mut releases = Releases::new(tasks.len());
         for (i, t) in tasks.iter().enumerate() {
-            match &t.load {
-                Load::Jobs { times, .. } if !times.is_empty() => {
-                    releases.set(i, t.release);
-                }
-                Load::Jobs { .. } => {}
-                Load::Endless => releases.set(i, 0),
+            if t.work.kind == Kind::Endless || t.work.jobs() > 0 {
+                releases.set(i, t.release);
             }
         }
-        let unfinished = tasks
-            .iter()
-            .filter(|t| matches!(&t.load, Load::Jobs { times, .. } if !times.is_empty()))
-            .count();
+        let has_jobs = |t: &&Task| t.work.kind == Kind::Jobs && t.work.jobs() > 0;
+        let unfinished = tasks.iter().filter(has_jobs).count();
         let idle = Cpu {
             task: NOBODY,
             start: 0,
@@ -180,6 +147,7 @@ impl Engine {
             tasks,
             cpus: vec![idle; cpus as usize],
             releases,
+            special: Special::default(),
             overheads,
             detail,
             events: Record::default(),
@@ -197,9 +165,11 @@ impl Engine {
             let due = self.due();
             let cpus = due.switch.min(due.finish).min(due.timer);
             let next = self.core.alarm_at().min(self.releases.next()).min(cpus);
+            let next = next.min(self.special.next_abort());
             if next >= most
                 || next.max(self.now) > least && self.unfinished == 0
                 || self.stop_when_late && self.late.is_some()
+                || self.special.deadlock.is_some()
             {
                 break;
             }
@@ -209,7 +179,9 @@ impl Engine {
                 self.events.take(|events| self.core.drain(events));
             }
         }
-        self.now = if self.unfinished == 0 { self.now.max(least) } else { most };
+        if self.special.deadlock.is_none() {
+            self.now = if self.unfinished == 0 { self.now.max(least) } else { most };
+        }
         self.now
     }
 
@@ -230,6 +202,9 @@ impl Engine {
         if self.core.alarm_at() <= self.now {
             self.core.alarm(self.now);
             self.settle();
+        }
+        if self.special.next_abort() <= self.now {
+            self.aborts();
         }
         self.wakeups();
     }
@@ -286,69 +261,13 @@ impl Engine {
         while self.releases.next() <= self.now {
             let i = self.releases.first();
             self.releases.clear(i);
+            if self.tasks[i].work.kind == Kind::Bursts {
+                self.tasks[i].woke = self.now;
+            }
             self.begin_job(i);
             self.core.ready(i, self.now);
             self.settle();
         }
-    }
-
-    /// Task `i` takes up its next job.
-    fn begin_job(&mut self, i: usize) {
-        let t = &mut self.tasks[i];
-        match &t.load {
-            Load::Jobs { times, .. } => {
-                t.remaining = times[t.job];
-                if self.detail != Detail::Counters {
-                    let release = Event::new(t.release, EventKind::Release, t.job as u64, t.due);
-                    self.events.push(release.of(i as u32));
-                }
-            }
-            Load::Endless => t.remaining = u64::MAX / 2,
-        }
-    }
-
-    /// The job on `cpu` is done: on to the next one, or to sleep until that is released.
-    fn complete(&mut self, cpu: usize) {
-        let now = self.now;
-        self.progress(cpu);
-        let i = self.cpus[cpu].task;
-        let t = &mut self.tasks[i];
-        let Load::Jobs { deadline, times, marks, .. } = &t.load else { return };
-        let (job, exec, marks) = (t.job, times[t.job], *marks);
-        if now > t.due && self.late.is_none() {
-            self.late = Some((i, job));
-        }
-        let next = t.load.release(job + 1);
-        let more = job + 1 < times.len();
-        (t.job, t.release, t.due) = (job + 1, next, next + deadline);
-        self.completed += 1;
-        if !more {
-            self.unfinished -= 1;
-        }
-        if self.detail != Detail::Counters {
-            self.events.push(
-                Event::new(now, EventKind::Complete, job as u64, exec).of(i as u32).on(cpu as u32),
-            );
-        }
-        if more && next <= now {
-            if marks {
-                self.core.mark(i, now);
-            }
-            self.begin_job(i);
-            self.cpus[cpu].finish = now + self.tasks[i].remaining;
-            return;
-        }
-        self.core.stop(cpu as u32, ffi::OB_STOP_SLEPT, now);
-        if marks {
-            self.core.mark(i, now);
-        }
-        self.core.sleep(i, now);
-        if more {
-            self.releases.set(i, next);
-        }
-        let c = &mut self.cpus[cpu];
-        (c.task, c.finish, c.slice) = (NOBODY, u64::MAX, u64::MAX);
-        self.pick(cpu);
     }
 
     /// Carries out what the core has asked for until it asks no more.
@@ -436,15 +355,16 @@ impl Engine {
         c.finish = now + t.remaining;
         c.slice = if slices { now + SLICE } else { u64::MAX };
         self.core.run(cpu as u32, c.task, now);
+        if t.woke != u64::MAX {
+            self.woken(cpu);
+        }
     }
 
     /// A job that is not done although its deadline has passed, or one that was done too late.
     pub fn missed(&self) -> Option<(usize, usize)> {
-        let overdue = |(i, t): (usize, &Task)| match &t.load {
-            Load::Jobs { times, .. } => {
-                (t.job < times.len() && t.due < self.now).then_some((i, t.job))
-            }
-            Load::Endless => None,
+        let overdue = |(i, t): (usize, &Task)| {
+            let late = t.work.kind == Kind::Jobs && t.job < t.work.jobs() && t.due < self.now;
+            late.then(|| (self.task_of(i), t.job))
         };
         self.late.or_else(|| self.tasks.iter().enumerate().find_map(overdue))
     }
@@ -466,10 +386,8 @@ impl Engine {
         }
         self.events.take(|events| self.core.drain(events));
         if self.detail != Detail::Counters {
-            for (i, t) in self.tasks.iter().enumerate() {
-                let counts = u64::from(t.preemptions) << 32 | u64::from(t.migrations);
-                self.events
-                    .push(Event::new(self.now, EventKind::Usage, t.executed, counts).of(i as u32));
+            for i in 0..self.tasks.len() {
+                self.usage(i);
             }
         }
         self.events.finish()

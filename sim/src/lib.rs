@@ -6,13 +6,16 @@
 
 mod core;
 mod engine;
+mod load;
+mod locks;
 mod plan;
 mod record;
 mod releases;
 
-pub use crate::core::{Core, NICE_0, NOBODY, Reservation};
-pub use engine::{Detail, Engine, Load};
+pub use crate::core::{Core, NICE_0, NOBODY, Reservation, weight};
+pub use engine::{Detail, Engine, Stuck};
+pub use load::Load;
 pub use plan::{
-    FirstMiss, SHARE_LAG, SHARE_QUANTUM, SimError, first_miss, reservations, simulate,
+    FirstMiss, SHARE_LAG, SHARE_QUANTUM, SimError, first_miss, prepare, reservations, simulate,
     simulate_with,
 };

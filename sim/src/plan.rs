@@ -1,18 +1,21 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! From a task-set file to a simulation: tasks, reservations, their CPUs.
 
+mod build;
+
 use onbeat_analysis::machine::Machine;
 use onbeat_analysis::plan::{Plan, Seat};
 use onbeat_analysis::semi::SHARE_LEAST;
 use onbeat_core::ffi;
 use onbeat_model::policy::{CorePolicy, Order, Server};
-use onbeat_model::run::{Class, Platform, Run, TaskInfo, World};
-use onbeat_model::taskset::{GRACE, TaskCopy, TaskSet, VALUE};
-use onbeat_model::workgen::execution_times;
+use onbeat_model::run::{Platform, Run, TaskInfo, World};
+use onbeat_model::taskset::{GRACE, TaskCopy, TaskSet};
+use onbeat_model::units::format_duration;
 use thiserror::Error;
 
-use crate::core::{Core, NICE_0, Reservation};
-use crate::engine::{Detail, Engine, Load};
+use crate::core::Reservation;
+use crate::engine::{Detail, Engine, Stuck};
+use build::engine;
 
 /// How much of the best-effort share is served at a time, ns; the service uses the same.
 pub const SHARE_QUANTUM: u64 = ffi::OB_SHARE_QUANTUM as u64;
@@ -34,12 +37,35 @@ pub enum SimError {
          raise periods and budgets (each job and each exhaustion is one), or shorten the duration"
     )]
     TooMuch,
+    /// Jobs that wait for each other.
+    #[error(
+        "deadlock after {at}: {who}; let all jobs that hold one of these resources and ask for another take them in \
+         the same order"
+    )]
+    Deadlock {
+        /// When, for people.
+        at: String,
+        /// Which jobs wait for what, and who holds that.
+        who: String,
+    },
+}
+
+/// A deadlock, for people.
+fn deadlock(set: &TaskSet, infos: &[TaskInfo], stuck: &[Stuck], at: u64) -> SimError {
+    let one = |s: &Stuck| {
+        format!(
+            "job {} of {} waits for \"{}\", which {} holds",
+            s.job, infos[s.task].name, set.resources[s.resource], infos[s.holder].name
+        )
+    };
+    let who: Vec<String> = stuck.iter().map(one).collect();
+    SimError::Deadlock { at: format_duration(at), who: who.join(", ") }
 }
 
 /// Simulates `policy` on `set`, recording what metrics and traces need.
 ///
 /// # Errors
-/// The set holds work that only a real kernel can run.
+/// The set holds work that only a real kernel can run, or its jobs wait for each other.
 pub fn simulate(set: &TaskSet, policy: &CorePolicy) -> Result<Run, SimError> {
     simulate_with(set, policy, Detail::All)
 }
@@ -55,12 +81,15 @@ fn kind(server: Server) -> u32 {
 /// As [`simulate`], with a choice of what is recorded.
 ///
 /// # Errors
-/// The set holds work that only a real kernel can run.
+/// The set holds work that only a real kernel can run, or its jobs wait for each other.
 pub fn simulate_with(set: &TaskSet, policy: &CorePolicy, detail: Detail) -> Result<Run, SimError> {
     let (mut engine, infos) = engine(set, policy, detail, SHARE_LEAST)?;
     let horizon = engine.run(set.duration, set.duration + GRACE);
     if engine.overflowed() {
         return Err(SimError::TooMuch);
+    }
+    if let Some(stuck) = engine.deadlock() {
+        return Err(deadlock(set, &infos, stuck, horizon));
     }
     let events = engine.finish();
     let mut run = Run {
@@ -73,6 +102,7 @@ pub fn simulate_with(set: &TaskSet, policy: &CorePolicy, detail: Detail) -> Resu
             ..Platform::default()
         },
         tasks: infos,
+        resources: set.resources.clone(),
         events,
         origin_ns: 0,
         horizon_ns: horizon,
@@ -82,18 +112,30 @@ pub fn simulate_with(set: &TaskSet, policy: &CorePolicy, detail: Detail) -> Resu
     Ok(run)
 }
 
+/// A simulation of the set before its first event, to be run by hand, and its tasks.
+///
+/// # Errors
+/// The set holds work that only a real kernel can run.
+pub fn prepare(
+    set: &TaskSet,
+    policy: &CorePolicy,
+    detail: Detail,
+) -> Result<(Engine, Vec<TaskInfo>), SimError> {
+    engine(set, policy, detail, SHARE_LEAST)
+}
+
 /// Whether a job misses its deadline in the set's duration, and which: task (in the order of [`TaskSet::copies`]) and
 /// job. Nothing is recorded, and shares of split tasks may be as short as in analysis, where switching costs nothing.
 /// `None` if `go_on`, asked now and then, said no.
 ///
 /// # Errors
-/// The set holds work that only a real kernel can run.
+/// The set holds work that only a real kernel can run, or its jobs wait for each other.
 pub fn first_miss(
     set: &TaskSet,
     policy: &CorePolicy,
     go_on: &dyn Fn() -> bool,
 ) -> Result<Option<FirstMiss>, SimError> {
-    let (mut engine, _) = engine(set, policy, Detail::Counters, 1)?;
+    let (mut engine, infos) = engine(set, policy, Detail::Counters, 1)?;
     engine.stop_when_late = true;
     let mut until = 0;
     while until <= set.duration && engine.late.is_none() {
@@ -103,6 +145,9 @@ pub fn first_miss(
         // What ends just then, and in time, is done.
         until = (set.duration + 1).min(until + BETWEEN_QUESTIONS);
         engine.run(until, until);
+        if let Some(stuck) = engine.deadlock() {
+            return Err(deadlock(set, &infos, stuck, until));
+        }
     }
     Ok(Some(engine.missed()))
 }
@@ -165,111 +210,4 @@ fn planned(set: &TaskSet, policy: &CorePolicy, share_least: u64) -> Planned {
     };
     let tasks = set.copies().zip(layout.copies).map(one).collect();
     Planned { groups: groups.collect(), tasks }
-}
-
-/// A bit for each of these CPUs; for all where none are named.
-fn mask(cpus: Option<&[u32]>) -> u64 {
-    cpus.map_or(u64::MAX, |list| list.iter().fold(0, |mask, cpu| mask | 1 << cpu))
-}
-
-/// The set's tasks on a core of their own, and what they are called. Shares of split tasks are at least `share_least`
-/// ns.
-fn engine(
-    set: &TaskSet,
-    policy: &CorePolicy,
-    detail: Detail,
-    share_least: u64,
-) -> Result<(Engine, Vec<TaskInfo>), SimError> {
-    let copies: Vec<_> = set.copies().collect();
-    let best_effort = set.best_effort_count() as usize;
-    let all = if set.cpus == 64 { u64::MAX } else { (1 << set.cpus) - 1 };
-    let domains = policy.order.domains(set.cpus, set.clusters);
-    let permille = set.best_effort_share * onbeat_model::units::Fraction::from_integer(1000);
-    let mut core = Core::new(
-        set.cpus,
-        domains,
-        permille.ceil().to_integer() as u32,
-        SHARE_QUANTUM,
-        copies.len() + best_effort,
-        if detail == Detail::All { 1 << 14 } else { 0 },
-    );
-
-    core.among_others(set.others().number());
-
-    let mut infos = Vec::new();
-    let mut loads = Vec::new();
-    let planned = planned(set, policy, share_least);
-    let first_group = copies.len() + best_effort;
-    core.groups(planned.groups.len());
-    for (slot, purse) in set.purses.iter().enumerate() {
-        let segments: Vec<_> = purse.segments.iter().map(|s| (s.budget, s.from, s.until)).collect();
-        core.purse(slot, purse.parent, purse.period, &segments);
-    }
-    for (i, (group, reservation)) in set.groups.iter().zip(&planned.groups).enumerate() {
-        core.group(first_group + i, reservation, group.parent.map(|parent| first_group + parent));
-        if let Some(purse) = group.purse {
-            core.pays_from(first_group + i, purse);
-        }
-    }
-    let users = set.limited_users();
-    let rate = set
-        .max_share
-        .map(|share| (share * (u64::from(set.cpus) << ffi::OB_SHARE_BITS)).to_integer().max(1));
-    for (i, (c, reservation)) in copies.iter().zip(&planned.tasks).enumerate() {
-        let spec = c.spec;
-        let times = execution_times(set, c).ok_or_else(|| SimError::RealProgram(c.name()))?;
-        let affinity = all & mask(spec.affinity.as_deref());
-        core.init_task(i, affinity, NICE_0);
-        if let Some(reservation) = reservation {
-            match spec.group {
-                Some(group) => core.reserve_in(i, reservation, first_group + group),
-                None => core.reserve(i, reservation),
-            }
-            if let Some(purse) = spec.purse {
-                core.pays_from(i, purse);
-            }
-            if let Some(value) = spec.value {
-                core.value(i, value * VALUE);
-            }
-            // What is in a group takes nothing but the group's time.
-            if let (Some(rate), None) = (rate, spec.group) {
-                let of = users.iter().position(|user| *user == spec.user.as_deref());
-                core.account(i, of.map_or(0, |of| of as u32 + 1), of.map_or(0, |_| rate));
-            }
-        }
-        infos.push(TaskInfo {
-            name: c.name(),
-            entry: c.entry as u32,
-            copy: c.copy,
-            class: if spec.budget.is_some() { Class::Reserved } else { Class::Periodic },
-            period: spec.period,
-            deadline: spec.deadline,
-            budget: spec.budget.unwrap_or(0),
-            tid: 0,
-        });
-        loads.push(Load::Jobs {
-            first: c.first_release,
-            period: spec.period,
-            delays: Vec::new(),
-            deadline: spec.deadline,
-            times,
-            marks: spec.marks && spec.budget.is_some(),
-        });
-    }
-    for copy in 0..best_effort {
-        core.init_task(copies.len() + copy, all, NICE_0);
-        infos.push(TaskInfo {
-            name: format!("best-effort-{copy}"),
-            entry: set.tasks.len() as u32,
-            copy: copy as u32,
-            class: Class::BestEffort,
-            period: 0,
-            deadline: 0,
-            budget: 0,
-            tid: 0,
-        });
-        loads.push(Load::Endless);
-    }
-
-    Ok((Engine::new(core, set.cpus, loads, set.overheads, detail), infos))
 }

@@ -192,6 +192,9 @@ fn set_of(case: &Case) -> TaskSet {
         value: None,
         group: None,
         purse: None,
+        threads: 1,
+        sections: Vec::new(),
+        abort: false,
         work: Work::Uniform(task.times[0] / 2, task.times[0]),
     };
     TaskSet {
@@ -208,6 +211,8 @@ fn set_of(case: &Case) -> TaskSet {
         overheads: Overheads { dispatch: 3_000, preemption: 1_000, migration: 2_000 },
         groups: Vec::new(),
         purses: Vec::new(),
+        resources: Vec::new(),
+        loads: Vec::new(),
         tasks: case.tasks.iter().filter(|t| !t.times.is_empty()).enumerate().map(entry).collect(),
         best_effort: Some(BestEffort {
             count: case.best_effort as u32,

@@ -94,7 +94,8 @@ fn counted(tasks: &[Task], cpus: u32, policy: &CorePolicy, extra: u64) -> (Run, 
     missing.retain(|e| e.time <= horizon_ns);
     events.extend(missing);
     let (world, policy, platform) = (World::Sim, policy.name.into(), Platform::default());
-    let mut run = Run { world, policy, platform, tasks: infos, events, origin_ns: 0, horizon_ns };
+    let (tasks, resources, origin_ns) = (infos, Vec::new(), 0);
+    let mut run = Run { world, policy, platform, tasks, resources, events, origin_ns, horizon_ns };
     run.sort_events();
     (run, counts)
 }

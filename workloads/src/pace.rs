@@ -6,6 +6,7 @@ use crate::burn::{Burner, spin};
 use crate::sys;
 use anyhow::Result;
 use std::os::fd::RawFd;
+use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 /// How long before the origin best-effort processes begin to spin, ns: all CPUs are busy, and the
@@ -17,7 +18,7 @@ const LOOK: u64 = 20_000;
 /// A process's place in a run.
 #[derive(Debug)]
 pub struct Seat {
-    board: Board,
+    board: Arc<Board>,
     number: usize,
 }
 
@@ -29,7 +30,7 @@ impl Seat {
     pub fn given(fd: RawFd, number: usize) -> Result<Self> {
         let board = Board::open(fd)?;
         board.slot(number)?;
-        Ok(Self { board, number })
+        Ok(Self { board: Arc::new(board), number })
     }
 
     /// The place of a process that runs by itself and begins as soon as it is prepared.
@@ -37,7 +38,16 @@ impl Seat {
     /// # Errors
     /// When there is not enough memory for the records.
     pub fn alone(plan: Plan) -> Result<Self> {
-        Ok(Self { board: Board::create(&[plan])?, number: 0 })
+        Ok(Self { board: Arc::new(Board::create(&[plan])?), number: 0 })
+    }
+
+    /// The place of another thread of this process.
+    ///
+    /// # Errors
+    /// When the board has no such slot.
+    pub fn beside(&self, number: usize) -> Result<Self> {
+        self.board.slot(number)?;
+        Ok(Self { board: Arc::clone(&self.board), number })
     }
 
     fn slot(&self) -> &Slot {

@@ -225,3 +225,38 @@ fn a_runner_that_is_killed_takes_its_processes_along() {
     runner.wait().unwrap();
     wait_until_gone(&pids);
 }
+
+#[test]
+fn threads_of_a_task_each_do_their_work_and_its_jobs_are_complete_with_the_last() {
+    let place = Place::new(
+        "duration = \"200ms\"\n[[task]]\nname = \"a\"\nperiod = \"50ms\"\nbudget = \"20ms\"\nthreads = 3\n\
+         work = { constant = \"2ms\" }\n",
+    );
+    let run = place.run("eevdf");
+    let completed: Vec<_> = of_kind(&run, EventKind::Complete).collect();
+    assert_eq!((run.tasks.len(), completed.len()), (1, 4));
+    for event in completed {
+        // Three times 2 ms, to within a clock's error.
+        assert!(event.b > 5_990_000, "{event}");
+    }
+    assert!(place.complaint("deadline").contains("no reservation for the 3 threads of a"));
+}
+
+#[test]
+fn what_only_the_simulator_can_play_is_refused_before_anything_runs() {
+    let task = "[[task]]\nname = \"a\"\nperiod = \"50ms\"\nwork = { constant = \"2ms\" }\n";
+    let load =
+        "[[best_effort.load]]\nname = \"ed\"\nperiod = \"9ms\"\nwork = { constant = \"2ms\" }\n";
+    for (more, what) in [
+        ("sections = [{ resource = \"bus\", length = \"1ms\" }]\n", "a has sections"),
+        ("abort = \"at-deadline\"\n", "a has an abort at its deadlines"),
+        (load, "ed is a best-effort load that sleeps"),
+    ] {
+        let complaint =
+            Place::new(&format!("duration = \"200ms\"\n{task}{more}")).complaint("eevdf");
+        assert!(
+            complaint.contains(what) && complaint.contains("(simulator only); use `onbeat sim`"),
+            "{complaint}"
+        );
+    }
+}

@@ -91,6 +91,9 @@ impl Stream {
 pub(super) fn streams(set: &TaskSet) -> Result<Vec<Stream>, LimitError> {
     let mut all = Vec::new();
     for copy in set.copies() {
+        if copy.spec.threads > 1 || !copy.spec.sections.is_empty() || copy.spec.abort {
+            return Err(LimitError::Shared(copy.name()));
+        }
         let program = || LimitError::RealProgram(copy.name());
         let stream = Stream::new(set, &copy).ok_or_else(program)?;
         if !stream.jobs.is_empty() {

@@ -48,6 +48,12 @@ pub enum LimitError {
          give it a constant, a distribution or a recorded trace"
     )]
     RealProgram(String),
+    /// Its jobs are more than work in a row.
+    #[error(
+        "task {0:?} has several threads, sections or aborts, and the limit is known only without; \
+         leave them out"
+    )]
+    Shared(String),
     /// Nothing has a deadline.
     #[error("no task releases a job, so none can be late; add a [[task]] with period and work")]
     NoJobs,

@@ -129,6 +129,9 @@ impl Played {
             value: None,
             group: None,
             purse: None,
+            threads: 1,
+            sections: Vec::new(),
+            abort: false,
             work: Work::Constant(task.wcet.saturating_mul(self.stretch)),
         };
         TaskSet {
@@ -145,6 +148,8 @@ impl Played {
             overheads: Overheads::default(),
             groups: Vec::new(),
             purses: Vec::new(),
+            resources: Vec::new(),
+            loads: Vec::new(),
             tasks: tasks.iter().enumerate().map(entry).collect(),
             best_effort: None,
         }

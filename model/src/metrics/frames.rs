@@ -33,7 +33,7 @@ pub(super) fn span(jobs: &[Job], period: u64, horizon: u64) -> Option<(u64, u64)
 /// Puts completion times into `times`, in ascending order.
 pub(super) fn completions(jobs: &[Job], times: &mut Vec<u64>) {
     times.clear();
-    times.extend(jobs.iter().filter_map(|j| j.finish));
+    times.extend(jobs.iter().filter_map(Job::finish));
     if !times.is_sorted() {
         times.sort_unstable();
     }

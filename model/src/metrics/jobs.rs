@@ -9,13 +9,36 @@ pub(crate) struct Job {
     pub index: u64,
     pub release: u64,
     pub deadline: u64,
-    pub finish: Option<u64>,
-    /// CPU time it took, once it has finished.
+    /// When it finished or was given up; u64::MAX: it was not.
+    end: u64,
+    /// CPU time it took, once it has ended.
+    pub used: u64,
+    /// It was given up at its end.
+    pub aborted: bool,
+    /// It waits for a resource, or did so when it was given up.
+    pub waits: bool,
+}
+
+/// A task went on in the midst of a job, after it had slept for a resource.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Segment {
+    pub job: u64,
+    pub time: u64,
+    /// CPU time the job had had before; u64::MAX: not known.
     pub used: u64,
 }
 
+/// What the jobs of one task were.
+#[derive(Default)]
+pub(super) struct Jobs {
+    /// By index.
+    pub jobs: Vec<Job>,
+    /// In the order of time.
+    pub segments: Vec<Segment>,
+}
+
 /// Jobs of each task by index, and the number of events that fit nowhere.
-pub(super) fn collect(events: &[Event], tasks: usize) -> (Vec<Vec<Job>>, u64) {
+pub(super) fn collect(events: &[Event], tasks: usize) -> (Vec<Jobs>, u64) {
     let mut collector = Collector::new(tasks);
     events.iter().for_each(|e| collector.take(e));
     collector.finish()
@@ -31,7 +54,7 @@ pub(super) struct Collector {
 
 #[derive(Default)]
 struct Task {
-    jobs: Vec<Job>,
+    all: Jobs,
     /// Its jobs came in ascending order of index so far.
     in_order: bool,
     /// One of its completions is among the later ones, so all that follow are.
@@ -47,7 +70,11 @@ impl Collector {
     pub fn take(&mut self, e: &Event) {
         const RELEASE: u32 = EventKind::Release as u32;
         const COMPLETE: u32 = EventKind::Complete as u32;
-        if e.kind != RELEASE && e.kind != COMPLETE {
+        const SEGMENT: u32 = EventKind::Segment as u32;
+        const ABORT: u32 = EventKind::Abort as u32;
+        const BLOCK: u32 = EventKind::Block as u32;
+        const UNBLOCK: u32 = EventKind::Unblock as u32;
+        if !matches!(e.kind, RELEASE | COMPLETE | BLOCK | UNBLOCK | SEGMENT | ABORT) {
             return;
         }
         let Some(task) = self.tasks.get_mut(e.task as usize) else {
@@ -55,17 +82,31 @@ impl Collector {
             return;
         };
         if e.kind == RELEASE {
-            task.in_order &= task.jobs.last().is_none_or(|last| last.index < e.a);
-            task.jobs.push(Job {
+            let jobs = &mut task.all.jobs;
+            task.in_order &= jobs.last().is_none_or(|last| last.index < e.a);
+            jobs.push(Job {
                 index: e.a,
                 release: e.time,
                 deadline: e.b,
-                finish: None,
+                end: u64::MAX,
                 used: 0,
+                aborted: false,
+                waits: false,
             });
             return;
         }
-        match find(&mut task.jobs, e.a).filter(|_| task.in_order && !task.later) {
+        if e.kind == BLOCK || e.kind == UNBLOCK {
+            let job = find(&mut task.all.jobs, e.b).filter(|_| task.in_order);
+            if let Some(job) = job.filter(|job| job.ended().is_none()) {
+                job.waits = e.kind == BLOCK;
+            }
+            return;
+        }
+        if e.kind == SEGMENT {
+            task.all.segments.push(Segment { job: e.a, time: e.time, used: e.b });
+            return;
+        }
+        match find(&mut task.all.jobs, e.a).filter(|_| task.in_order && !task.later) {
             Some(job) => self.anomalies += u64::from(!job.complete(e)),
             None => {
                 task.later = true;
@@ -74,27 +115,39 @@ impl Collector {
         }
     }
 
-    pub fn finish(mut self) -> (Vec<Vec<Job>>, u64) {
+    pub fn finish(mut self) -> (Vec<Jobs>, u64) {
         for task in self.tasks.iter_mut().filter(|task| !task.in_order) {
-            task.jobs.sort_by_key(|j| j.index); // stable: the first release of an index stays first
-            let before = task.jobs.len();
-            task.jobs.dedup_by_key(|j| j.index);
-            self.anomalies += (before - task.jobs.len()) as u64;
+            let jobs = &mut task.all.jobs;
+            jobs.sort_by_key(|j| j.index); // stable: the first release of an index stays first
+            let before = jobs.len();
+            jobs.dedup_by_key(|j| j.index);
+            self.anomalies += (before - jobs.len()) as u64;
         }
         for e in &self.later {
-            let job = find(&mut self.tasks[e.task as usize].jobs, e.a);
+            let job = find(&mut self.tasks[e.task as usize].all.jobs, e.a);
             self.anomalies += u64::from(!job.is_some_and(|job| job.complete(e)));
         }
-        (self.tasks.into_iter().map(|task| task.jobs).collect(), self.anomalies)
+        (self.tasks.into_iter().map(|task| task.all).collect(), self.anomalies)
     }
 }
 
 impl Job {
-    /// Notes the completion, unless it contradicts what is known.
+    /// When it finished, if it did.
+    pub fn finish(&self) -> Option<u64> {
+        self.ended().filter(|_| !self.aborted)
+    }
+
+    /// When it finished or was given up.
+    pub fn ended(&self) -> Option<u64> {
+        (self.end != u64::MAX).then_some(self.end)
+    }
+
+    /// Notes the completion, or that it is given up, unless it contradicts what is known.
     fn complete(&mut self, e: &Event) -> bool {
-        let fits = self.finish.is_none() && e.time >= self.release;
+        let fits = self.end == u64::MAX && e.time >= self.release;
         if fits {
-            (self.finish, self.used) = (Some(e.time), e.b);
+            (self.end, self.used) = (e.time, e.b);
+            self.aborted = e.kind == EventKind::Abort as u32;
         }
         fits
     }
@@ -139,7 +192,7 @@ mod tests {
                     used += 1 + u64::from(expected.last().is_some_and(|job| job.2.is_some()));
                 }
                 let found: Vec<_> =
-                    jobs[task as usize].iter().map(|j| (j.index, j.release, j.finish)).collect();
+                    jobs[task as usize].jobs.iter().map(|j| (j.index, j.release, j.finish())).collect();
                 prop_assert_eq!(found, expected);
             }
             prop_assert_eq!(anomalies, events.len() as u64 - used);

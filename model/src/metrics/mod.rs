@@ -27,8 +27,10 @@ pub struct Metrics {
     pub released: u64,
     /// Counted jobs that finished after their deadline or not at all.
     pub misses: u64,
-    /// Of those, how many never finished.
+    /// Of those, how many neither finished nor were given up.
     pub unfinished: u64,
+    /// Of `misses`, how many were given up at their deadlines; they have no response time and no tardiness.
+    pub aborted: u64,
     /// `misses / jobs`; 0 without jobs.
     pub miss_ratio: f64,
     /// Counted jobs that the reservation owed: given exactly its budget in each period, the task would have finished
@@ -36,6 +38,8 @@ pub struct Metrics {
     pub owed: u64,
     /// Of those, how many finished after their deadline or not at all: broken promises.
     pub owed_late: u64,
+    /// Of those, how many were given up.
+    pub owed_aborted: u64,
     /// Greatest tardiness of an owed job, ms.
     pub owed_tardiness_max_ms: f64,
     /// Least number of completions of any one task in any one-second window; `None` if no task lasts a second.
@@ -79,6 +83,20 @@ pub struct Metrics {
     pub throttles: u64,
     /// Number of donations (FCBS).
     pub donations: u64,
+    /// Times a thread waited for a resource that another held.
+    pub blocks: u64,
+    /// For how long in all, ms.
+    pub blocked_ms: f64,
+    /// And at most, ms.
+    pub blocked_max_ms: f64,
+    /// Times a best-effort load woke and ran.
+    pub wakes: u64,
+    /// Mean time from waking to running of all best-effort loads, ms.
+    pub wake_mean_ms: f64,
+    /// 99th percentile (nearest rank) of the same, ms.
+    pub wake_p99_ms: f64,
+    /// Maximum of the same, ms.
+    pub wake_max_ms: f64,
     /// Budget donated in all, ms.
     pub donated_ms: f64,
     /// Bonus given in all, ms.
@@ -110,11 +128,15 @@ pub struct TaskMetrics {
     pub released: u64,
     pub misses: u64,
     pub unfinished: u64,
+    #[serde(default)]
+    pub aborted: u64,
     pub miss_ratio: f64,
     #[serde(default)]
     pub owed: u64,
     #[serde(default)]
     pub owed_late: u64,
+    #[serde(default)]
+    pub owed_aborted: u64,
     #[serde(default)]
     pub owed_tardiness_max_ms: f64,
     pub worst_fps: Option<u32>,
@@ -140,11 +162,26 @@ pub struct TaskMetrics {
     pub donated_ms: f64,
     /// Budget received from others, ms.
     pub received_ms: f64,
+    #[serde(default)]
+    pub blocks: u64,
+    #[serde(default)]
+    pub blocked_ms: f64,
+    #[serde(default)]
+    pub blocked_max_ms: f64,
+    #[serde(default)]
+    pub wakes: u64,
+    #[serde(default)]
+    pub wake_mean_ms: f64,
+    #[serde(default)]
+    pub wake_p99_ms: f64,
+    #[serde(default)]
+    pub wake_max_ms: f64,
 }
 
 /// The jobs of each task, by their index, for comparison.
 pub(crate) fn jobs_of(run: &Run) -> Vec<Vec<jobs::Job>> {
-    jobs::collect(&run.events, run.tasks.len()).0
+    let of_tasks = jobs::collect(&run.events, run.tasks.len()).0;
+    of_tasks.into_iter().map(|of| of.jobs).collect()
 }
 
 /// The figures of a run.
@@ -170,11 +207,12 @@ pub fn detailed(run: &Run) -> (Metrics, Vec<TaskMetrics>) {
         jobs.take(e);
         usage.take(e);
     }
-    let ((jobs, anomalies), usage) = (jobs.finish(), usage.finish(run.horizon_ns));
+    let ((jobs, anomalies), mut usage) = (jobs.finish(), usage.finish(run.horizon_ns));
     let seconds = run.horizon_ns as f64 / SEC as f64;
     let mut total = Metrics { seconds, anomalies, lost_events: usage.lost, ..Metrics::default() };
     let mut all = Sample::default();
-    let mut values = Values::with_capacity(jobs.iter().map(Vec::len).sum());
+    let mut values = Values::with_capacity(jobs.iter().map(|of| of.jobs.len()).sum());
+    let mut wakes = Vec::new();
     let mut completions = Vec::new();
     let mut curves = Vec::new();
     let mut fps = Moments::default();
@@ -186,14 +224,17 @@ pub fn detailed(run: &Run) -> (Metrics, Vec<TaskMetrics>) {
     let (mut best_effort_ns, mut reserved_ns) = (0u64, 0u64);
     for (i, info) in run.tasks.iter().enumerate() {
         let (mut sample, earlier) = (Sample::default(), values.len());
-        sample.take(&jobs[i], run.horizon_ns, &mut values);
-        let span = frames::span(&jobs[i], info.period, run.horizon_ns);
-        frames::completions(&jobs[i], &mut completions);
+        sample.take(&jobs[i].jobs, run.horizon_ns, &mut values);
+        let span = frames::span(&jobs[i].jobs, info.period, run.horizon_ns);
+        frames::completions(&jobs[i].jobs, &mut completions);
         let worst = span.and_then(|(a, b)| least_in_window(&completions, a, b, SEC));
         let curve = span.map_or_else(Vec::new, |(a, b)| frames::by_second(&completions, a, b));
         let mut task_fps = Moments::default();
         curve.iter().for_each(|n| task_fps.add(f64::from(*n)));
-        let used = &usage.tasks[i];
+        let used = &mut usage.tasks[i];
+        let count = used.wakes.len();
+        wakes.extend_from_slice(&used.wakes);
+        let wake = summary(&mut used.wakes, count);
         let stats = values.stats(&earlier);
         let owed = owed::owed(run, events, i, &jobs[i], used.cpu_ns);
         tasks.push(TaskMetrics {
@@ -206,9 +247,11 @@ pub fn detailed(run: &Run) -> (Metrics, Vec<TaskMetrics>) {
             released: sample.released,
             misses: sample.misses,
             unfinished: sample.unfinished,
+            aborted: sample.aborted,
             miss_ratio: ratio(sample.misses, sample.jobs),
             owed: owed.jobs,
             owed_late: owed.late,
+            owed_aborted: owed.aborted,
             owed_tardiness_max_ms: ms(owed.tardiness_max),
             worst_fps: worst,
             mean_fps: task_fps.mean(),
@@ -228,6 +271,13 @@ pub fn detailed(run: &Run) -> (Metrics, Vec<TaskMetrics>) {
             throttles: used.throttles,
             donated_ms: ms(used.donated),
             received_ms: ms(used.received),
+            blocks: used.blocks,
+            blocked_ms: ms(used.blocked),
+            blocked_max_ms: ms(used.blocked_max),
+            wakes: count as u64,
+            wake_mean_ms: wake.0,
+            wake_p99_ms: wake.1,
+            wake_max_ms: wake.2,
         });
         if info.class == Class::BestEffort {
             best_effort_ns = best_effort_ns.saturating_add(used.cpu_ns);
@@ -238,6 +288,10 @@ pub fn detailed(run: &Run) -> (Metrics, Vec<TaskMetrics>) {
         total.worst_fps = [total.worst_fps, worst].into_iter().flatten().min();
         total.owed += owed.jobs;
         total.owed_late += owed.late;
+        total.owed_aborted += owed.aborted;
+        total.blocks += used.blocks;
+        total.blocked_ms += ms(used.blocked);
+        total.blocked_max_ms = total.blocked_max_ms.max(ms(used.blocked_max));
         total.owed_tardiness_max_ms = total.owed_tardiness_max_ms.max(ms(owed.tardiness_max));
         total.preemptions += used.preemptions as f64;
         total.migrations += used.migrations as f64;
@@ -254,6 +308,10 @@ pub fn detailed(run: &Run) -> (Metrics, Vec<TaskMetrics>) {
     total.released = all.released;
     total.misses = all.misses;
     total.unfinished = all.unfinished;
+    total.aborted = all.aborted;
+    total.wakes = wakes.len() as u64;
+    let count = wakes.len();
+    (total.wake_mean_ms, total.wake_p99_ms, total.wake_max_ms) = summary(&mut wakes, count);
     total.miss_ratio = ratio(all.misses, all.jobs);
     let mean = |value: f64| alike.then_some(value);
     (total.mean_fps, total.fps_sd) = (mean(fps.mean()), mean(fps.sd()));
@@ -261,7 +319,7 @@ pub fn detailed(run: &Run) -> (Metrics, Vec<TaskMetrics>) {
     (_, total.response_p99_ms, total.response_max_ms) = stats.response;
     total.tardiness_mean_ms = mean(stats.tardiness.0);
     total.response_mean_ms = mean(stats.response.0);
-    let finished = all.jobs - all.unfinished;
+    let finished = all.jobs - all.unfinished - all.aborted;
     total.cpu_per_job_us = mean(per(all.used as f64, finished) / US as f64);
     total.jitter_mean_ms = mean(per(jitter_sum, jitter_tasks));
     total.jitter_max_ms = ms(all.jitter_max);
@@ -307,6 +365,7 @@ struct Sample {
     released: u64,
     misses: u64,
     unfinished: u64,
+    aborted: u64,
     /// CPU time of finished jobs, ns.
     used: u64,
     jitter_sum: u128,
@@ -365,8 +424,15 @@ impl Sample {
         for job in jobs {
             self.released += 1;
             // An unfinished job will finish at the horizon at the earliest: lower bounds.
-            let end = match job.finish {
+            let end = match job.finish() {
                 Some(finish) => finish,
+                // It will never finish.
+                None if job.aborted => {
+                    self.jobs += 1;
+                    self.misses += 1;
+                    self.aborted += 1;
+                    continue;
+                }
                 None if job.deadline <= horizon => {
                     self.unfinished += 1;
                     horizon
@@ -374,7 +440,7 @@ impl Sample {
                 None => continue,
             };
             let response = end.saturating_sub(job.release);
-            if job.finish.is_none() || end > job.deadline {
+            if job.finish().is_none() || end > job.deadline {
                 self.misses += 1;
             }
             self.jobs += 1;
@@ -382,7 +448,7 @@ impl Sample {
             if end > job.deadline {
                 values.tardiness.push(end - job.deadline);
             }
-            if job.finish.is_none() {
+            if job.finish().is_none() {
                 continue;
             }
             self.used = self.used.saturating_add(job.used);
@@ -400,6 +466,7 @@ impl Sample {
         self.released += other.released;
         self.misses += other.misses;
         self.unfinished += other.unfinished;
+        self.aborted += other.aborted;
         self.used = self.used.saturating_add(other.used);
         self.jitter_sum += other.jitter_sum;
         self.jitter_count += other.jitter_count;

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use super::jobs::Job;
+use super::jobs::{Jobs, Segment};
 use crate::event::{Event, EventKind};
 use crate::run::{Run, TaskInfo, World};
 
@@ -73,6 +73,8 @@ impl Dedicated {
 pub(super) struct Owed {
     pub jobs: u64,
     pub late: u64,
+    /// Of the late ones, those that were given up.
+    pub aborted: u64,
     /// ns.
     pub tardiness_max: u64,
 }
@@ -86,32 +88,51 @@ fn grain(world: World, budget: u64) -> u64 {
 }
 
 /// Which jobs of task `index`, in their order, were owed. `total`: CPU time of the task in the run, ns.
-pub(super) fn owed(run: &Run, events: &[Event], index: usize, jobs: &[Job], total: u64) -> Owed {
+pub(super) fn owed(run: &Run, events: &[Event], index: usize, of: &Jobs, total: u64) -> Owed {
+    let (jobs, mut segments) = (&of.jobs, &of.segments[..]);
     let mut owed = Owed::default();
     let Some(mut server) = run.tasks.get(index).and_then(Dedicated::of) else { return owed };
     let spare = grain(run.world, server.budget);
     // Programs that do not know their own CPU time are measured by the switches.
-    let blind = jobs.iter().any(|job| job.finish.is_some() && job.used == 0);
+    let blind = jobs.iter().any(|job| job.finish().is_some() && job.used == 0);
     let service = if blind { Service::of(events, index as u32) } else { Service::default() };
     let mut before = Some(0); // when the last job finished, if it did
     let mut rest = total;
     for (i, job) in jobs.iter().enumerate() {
         let idle = i == 0 || before.is_some_and(|finish| finish < job.release);
         server.release(job.release, idle);
-        let work = match job.finish {
-            Some(_) if job.used > 0 => Some(job.used),
+        let work = match job.finish() {
+            _ if job.aborted || job.finish().is_some() && job.used > 0 => Some(job.used),
             Some(finish) => service.between(before.unwrap_or(0), finish),
             // It wants more than it has had, and who is still short of what was due by now was owed that.
+            // It waits for a resource, and who comes after it waits for that.
+            None if job.waits => return owed,
             None if job.deadline <= run.horizon_ns => Some(rest.saturating_add(1)),
             None => return owed,
         };
-        before = job.finish;
+        before = job.ended();
         let Some(work) = work else { continue };
+        let mut had = 0;
+        while let Some((Segment { time, used, .. }, more)) =
+            segments.split_first().filter(|(next, _)| next.job <= job.index)
+        {
+            if *used == u64::MAX {
+                return owed; // nobody knows what followed what
+            }
+            // What it did before it slept is done, and waking is as good as a release.
+            server.serve(used.saturating_sub(had));
+            server.release(*time, true);
+            (had, segments) = (had.max(*used), more);
+        }
         rest = rest.saturating_sub(work);
-        if server.done_by(work.saturating_add(spare)) <= job.deadline {
-            let tardiness = job.finish.unwrap_or(run.horizon_ns).saturating_sub(job.deadline);
+        let work = work.saturating_sub(had);
+        // Who was given up wanted more, too.
+        let wanted = work.saturating_add(job.aborted.into());
+        if !job.waits && server.done_by(wanted.saturating_add(spare)) <= job.deadline {
+            let tardiness = job.ended().unwrap_or(run.horizon_ns).saturating_sub(job.deadline);
             owed.jobs += 1;
-            owed.late += u64::from(tardiness > 0 || job.finish.is_none());
+            owed.late += u64::from(tardiness > 0 || job.finish().is_none());
+            owed.aborted += u64::from(job.aborted);
             owed.tardiness_max = owed.tardiness_max.max(tardiness);
         }
         server.serve(work);
@@ -157,177 +178,4 @@ fn had(&(since, had, cpus): &(u64, u64, u64), time: u64) -> u64 {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::super::tests::{run, task};
-    use super::*;
-    use crate::run::Class;
-    use crate::units::MS;
-    use proptest::prelude::*;
-
-    /// A task of 4 ms every 10 ms.
-    fn info() -> TaskInfo {
-        TaskInfo { budget: 4 * MS, ..task("a", Class::Reserved, 10 * MS) }
-    }
-
-    /// Jobs: release, work and finish, ms; all have 10 ms.
-    fn judged(jobs: &[(f64, f64, Option<f64>)], world: World, info: TaskInfo) -> Owed {
-        let ns = |ms: f64| (ms * 1e6).round() as u64;
-        let mut events = Vec::new();
-        for (i, (release, work, finish)) in (0..).zip(jobs) {
-            let r = ns(*release);
-            events.push(Event::new(r, EventKind::Release, i, r + info.deadline).of(0));
-            if let Some(finish) = finish {
-                events.push(Event::new(ns(*finish), EventKind::Complete, i, ns(*work)).of(0));
-            }
-        }
-        let had = jobs.iter().map(|job| ns(job.1)).sum();
-        events.push(Event::new(200 * MS, EventKind::Usage, had, 0).of(0));
-        let mut run = run(vec![info], events, 200 * MS);
-        run.world = world;
-        let (m, tasks) = super::super::detailed(&run);
-        assert_eq!((m.owed, m.owed_late), (tasks[0].owed, tasks[0].owed_late));
-        let tardiness_max = (m.owed_tardiness_max_ms * 1e6).round() as u64;
-        Owed { jobs: m.owed, late: m.owed_late, tardiness_max }
-    }
-
-    fn sim(jobs: &[(f64, f64, Option<f64>)]) -> (u64, u64) {
-        let owed = judged(jobs, World::Sim, info());
-        (owed.jobs, owed.late)
-    }
-
-    #[test]
-    fn a_job_of_the_budget_is_owed_and_one_of_a_nanosecond_more_is_not() {
-        assert_eq!(sim(&[(0.0, 4.0, Some(10.000_001))]), (1, 1));
-        assert_eq!(sim(&[(0.0, 4.0, Some(10.0))]), (1, 0));
-        assert_eq!(sim(&[(0.0, 4.000_001, Some(11.0))]), (0, 0));
-        let late = judged(&[(0.0, 4.0, Some(13.0))], World::Sim, info());
-        assert_eq!(late.tardiness_max, 3 * MS);
-    }
-
-    #[test]
-    fn backlog_is_worked_off_from_later_windows_before_the_next_job_is_owed() {
-        // 9 ms of work: windows of 4, 4 and 1 ms; job 1 (2 ms) fits the third window, which ends 10 ms after its
-        // deadline; job 2 (1 ms) fits what is left of it, and is owed by 30 ms; job 3 has a window of its own.
-        let late = Some(150.0);
-        let jobs = [(0.0, 9.0, late), (10.0, 2.0, late), (20.0, 1.0, late), (30.0, 4.0, late)];
-        assert_eq!(sim(&jobs[..1]), (0, 0));
-        assert_eq!(sim(&jobs[..2]), (0, 0));
-        assert_eq!(sim(&jobs[..3]), (1, 1));
-        assert_eq!(sim(&jobs), (2, 2));
-        // A nanosecond more, and job 2 is not.
-        let more = [jobs[0], jobs[1], (20.0, 1.000_001, late), jobs[3]];
-        assert_eq!(sim(&more), (0, 0));
-    }
-
-    #[test]
-    fn what_a_window_gives_before_a_release_is_lost() {
-        // Nothing is saved up from the window of job 0, nor from the pause after it.
-        let jobs = [(0.0, 1.0, Some(1.0)), (50.0, 5.0, Some(70.0)), (60.0, 3.0, Some(75.0))];
-        assert_eq!(sim(&jobs), (2, 1));
-    }
-
-    #[test]
-    fn a_late_start_begins_a_window_of_its_own_only_where_the_servers_rule_says_so() {
-        // Job 0 ends in its second window, 10 to 20 ms, with 3 ms left. Job 1 comes at 12 ms: 3 ms until 20 ms are
-        // less than 4 in 10, so it goes on in that window, and is not done by 22 ms.
-        let job = |finish| [(0.0, 5.0, Some(finish)), (12.0, 4.0, Some(30.0))];
-        assert_eq!(sim(&job(11.0)), (0, 0));
-        // At 13 ms what is left is enough for 7 ms: a new window begins, unless there is still something to do.
-        let job = |finish| [(0.0, 5.0, Some(finish)), (13.0, 4.0, Some(30.0))];
-        assert_eq!(sim(&job(11.0)), (1, 1));
-        assert_eq!(sim(&job(14.0)), (0, 0));
-    }
-
-    #[test]
-    fn a_job_that_starved_was_owed_and_one_that_used_up_its_share_was_not() {
-        let starved = judged(&[(0.0, 3.0, None)], World::Sim, info());
-        assert_eq!(starved, Owed { jobs: 1, late: 1, tardiness_max: 190 * MS });
-        assert_eq!(sim(&[(0.0, 4.0, None)]), (0, 0));
-        // Two jobs that wait behind it: what it got is worth windows up to 20 ms.
-        assert_eq!(sim(&[(0.0, 4.0, None), (10.0, 0.0, None), (20.0, 0.0, None)]), (2, 2));
-        assert_eq!(sim(&[(0.0, 8.0, None), (10.0, 0.0, None)]), (0, 0));
-    }
-
-    #[test]
-    fn who_has_no_reservation_is_owed_nothing() {
-        let jobs = [(0.0, 1.0, Some(90.0))];
-        let none = |t: TaskInfo| judged(&jobs, World::Sim, t).jobs;
-        assert_eq!(none(TaskInfo { budget: 0, ..info() }), 0);
-        assert_eq!(none(TaskInfo { period: 0, ..info() }), 0);
-        assert_eq!(none(info()), 1);
-    }
-
-    #[test]
-    fn a_deadline_before_the_period_ends_ends_the_windows() {
-        let short = TaskInfo { deadline: 6 * MS, ..info() };
-        // The second window of job 0 ends at 16 ms, which is job 1's deadline, too.
-        let jobs = [(0.0, 5.0, Some(12.0)), (10.0, 3.0, Some(17.0))];
-        assert_eq!((judged(&jobs, World::Sim, short).jobs), 1);
-    }
-
-    #[test]
-    fn a_deadline_after_the_period_owes_more_than_one_budget() {
-        let long = TaskInfo { deadline: 20 * MS, ..info() };
-        assert_eq!(judged(&[(0.0, 8.0, Some(25.0))], World::Sim, long.clone()).late, 1);
-        assert_eq!(judged(&[(0.0, 8.1, Some(25.0))], World::Sim, long).jobs, 0);
-    }
-
-    #[test]
-    fn on_a_kernel_a_job_within_50_us_of_the_budget_is_not_owed_and_nothing_adds_up() {
-        let lab = |work| judged(&[(0.0, work, Some(11.0))], World::Lab, info()).jobs;
-        assert_eq!((lab(3.95), lab(3.951), lab(4.0)), (1, 0, 0));
-        let jobs = [(0.0, 3.96, Some(4.0)), (10.0, 3.96, Some(14.0)), (20.0, 3.95, Some(24.0))];
-        assert_eq!(judged(&jobs, World::Live, info()).jobs, 1);
-    }
-
-    #[test]
-    fn work_that_a_program_cannot_tell_is_taken_from_the_switches() {
-        let job = |i: u64, kind, t: u64, b| Event::new(t * MS, kind, i, b * MS).of(0);
-        let on = |t: u64, kind, cpu| Event::new(t * MS, kind, 0, 0).of(0).on(cpu);
-        let events = |second: u64| {
-            vec![
-                job(0, EventKind::Release, 0, 10),
-                on(0, EventKind::Run, 0),
-                on(1, EventKind::Run, 1),
-                on(2, EventKind::Stop, 0),
-                on(second, EventKind::Stop, 1),
-                job(0, EventKind::Complete, 12, 0),
-            ]
-        };
-        let late = |second| super::super::metrics(&run(vec![info()], events(second), 50 * MS));
-        assert_eq!((late(3).owed_late, late(4).owed_late), (1, 0)); // 2 + 2 ms; 2 + 3 ms
-        let unknown = events(3).into_iter().filter(|e| e.kind() != Some(EventKind::Run));
-        let unknown = unknown.filter(|e| e.kind() != Some(EventKind::Stop)).collect();
-        assert_eq!(super::super::metrics(&run(vec![info()], unknown, 50 * MS)).owed, 0);
-    }
-
-    proptest! {
-        /// The definition, window by window, for jobs released a period apart.
-        #[test]
-        fn windows_of_a_periodic_task_agree_with_adding_them_up(
-            work in proptest::collection::vec(1u64..12, 1..30),
-        ) {
-            let mut owed = 0;
-            let mut taken = vec![0; 1000];
-            for (i, w) in work.iter().enumerate() {
-                let mut rest = *w;
-                let mut window = i;
-                loop {
-                    let part = rest.min(4 - taken[window]);
-                    taken[window] += part;
-                    rest -= part;
-                    if rest == 0 { break; }
-                    window += 1;
-                }
-                owed += u64::from(window <= i);
-            }
-            let ms = |i: usize| i as f64 * 10.0;
-            let jobs: Vec<_> =
-                (0..).zip(&work).map(|(i, w)| (ms(i), *w as f64, Some(ms(i) + 1.0))).collect();
-            // Finished far too early for a machine, or far too late: the same jobs are owed.
-            let longer: Vec<_> = jobs.iter().map(|j| (j.0, j.1, Some(1900.0))).collect();
-            prop_assert_eq!(sim(&jobs), (owed, 0));
-            prop_assert_eq!(sim(&longer), (owed, owed));
-        }
-    }
-}
+mod tests;

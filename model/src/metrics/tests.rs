@@ -14,6 +14,7 @@ pub(super) fn run(tasks: Vec<TaskInfo>, events: Vec<Event>, horizon_ns: u64) -> 
         policy: "g-edf".into(),
         platform: Platform::default(),
         tasks,
+        resources: Vec::new(),
         events,
         origin_ns: 0,
         horizon_ns,
@@ -44,6 +45,42 @@ fn a_job_that_finishes_at_its_deadline_is_in_time_and_one_later_is_not() {
     assert_eq!((m.jobs, m.misses, m.miss_ratio), (2, 1, 0.5));
     assert_eq!(m.tardiness_max_ms, 1e-6);
     assert_eq!(m.response_max_ms, 10.000001);
+}
+
+#[test]
+fn an_aborted_job_is_missed_and_neither_late_nor_unfinished_and_has_no_times() {
+    let abort = Event::new(20 * MS, EventKind::Abort, 1, 3 * MS).of(0);
+    let events = vec![
+        release(0, 0, 0, 10 * MS),
+        complete(0, 0, 4 * MS),
+        release(0, 1, 10 * MS, 20 * MS),
+        abort,
+        abort, // once only
+        release(0, 2, 20 * MS, 30 * MS),
+    ];
+    let (m, tasks) = one(events, 100);
+    assert_eq!((m.jobs, m.misses, m.aborted, m.unfinished, m.anomalies), (3, 2, 1, 1, 1));
+    assert_eq!((tasks[0].aborted, m.tardiness_max_ms), (1, 70.0));
+    // Of 4 and 80 ms.
+    assert_eq!(m.response_mean_ms, Some(42.0));
+}
+
+#[test]
+fn waits_and_wakes_are_summed_up_and_what_is_open_at_the_end_counts_until_then() {
+    let at = |ms: u64, kind, a, task| Event::new(ms * MS, kind, a, 0).of(task);
+    let events = vec![
+        at(1, EventKind::Block, 0, 0),
+        at(2, EventKind::Block, 1, 0), // another thread
+        at(4, EventKind::Unblock, 0, 0),
+        at(5, EventKind::Wake, 2 * MS, 1),
+        at(6, EventKind::Wake, 4 * MS, 1),
+    ];
+    let tasks = vec![task("a", Class::Reserved, 10 * MS), task("ed", Class::BestEffort, 0)];
+    let (m, tasks) = detailed(&run(tasks, events, 10 * MS));
+    assert_eq!((m.blocks, m.blocked_ms, m.blocked_max_ms), (2, 11.0, 8.0));
+    let ed = &tasks[1];
+    assert_eq!((ed.wakes, ed.wake_mean_ms, ed.wake_p99_ms, ed.wake_max_ms), (2, 3.0, 4.0, 4.0));
+    assert_eq!((m.wakes, m.wake_max_ms, tasks[0].wakes), (2, 4.0, 0));
 }
 
 #[test]
@@ -293,7 +330,7 @@ proptest! {
     #[test]
     fn no_event_list_makes_the_metrics_panic(
         raw in proptest::collection::vec(
-            (any::<u64>(), 0u32..20, any::<u32>(), 0u32..4, 0u32..4, any::<u64>(), any::<u64>()), 0..80),
+            (any::<u64>(), 0u32..27, any::<u32>(), 0u32..4, 0u32..4, any::<u64>(), any::<u64>()), 0..80),
         horizon in any::<u64>(), small in any::<bool>(),
     ) {
         let events = raw.into_iter().map(|(time, kind, cpu, task, server, a, b)| {

@@ -16,6 +16,14 @@ pub(super) struct TaskUsage {
     pub throttles: u64,
     pub donated: u64,
     pub received: u64,
+    /// How long it waited each time between waking and running, ns; for best-effort loads.
+    pub wakes: Vec<u64>,
+    /// How often it waited for a resource, how long in all, and how long at most, ns.
+    pub blocks: u64,
+    pub blocked: u64,
+    pub blocked_max: u64,
+    /// For what and since when its threads wait.
+    waits: Vec<(u64, u64)>,
     /// Since when and where it runs.
     running: Option<(u64, u32)>,
     last_cpu: Option<u32>,
@@ -79,6 +87,14 @@ impl<'e> Collector<'e> {
                     _ => task.throttles += 1,
                 }
             }
+            EventKind::Block | EventKind::Unblock | EventKind::Wake => {
+                let Some(task) = self.usage.tasks.get_mut(e.task as usize) else { return };
+                match kind {
+                    EventKind::Block => task.block(e),
+                    EventKind::Unblock => task.unblock(e.a, e.time),
+                    _ => task.wakes.push(e.a),
+                }
+            }
             EventKind::Donate => {
                 self.usage.donated = self.usage.donated.saturating_add(e.a);
                 let giver = self.owner(e.server);
@@ -119,6 +135,9 @@ impl<'e> Collector<'e> {
             usage.share_ns = usage.share_ns.saturating_add(open);
         }
         for (task, total) in usage.tasks.iter_mut().zip(self.totals) {
+            while let Some((resource, _)) = task.waits.first().copied() {
+                task.unblock(resource, horizon);
+            }
             if let Some((since, _)) = task.running {
                 let rest = horizon.saturating_sub(since);
                 task.cpu_ns = task.cpu_ns.saturating_add(rest);
@@ -150,6 +169,19 @@ impl TaskUsage {
         if let Some((since, _)) = self.running.replace((e.time, e.cpu)) {
             self.cpu_ns = self.cpu_ns.saturating_add(e.time - since);
         }
+    }
+
+    fn block(&mut self, e: &Event) {
+        self.blocks += 1;
+        self.waits.push((e.a, e.time));
+    }
+
+    /// The thread that has waited longest for that resource does so no more.
+    fn unblock(&mut self, resource: u64, now: u64) {
+        let Some(at) = self.waits.iter().position(|wait| wait.0 == resource) else { return };
+        let waited = now.saturating_sub(self.waits.remove(at).1);
+        self.blocked = self.blocked.saturating_add(waited);
+        self.blocked_max = self.blocked_max.max(waited);
     }
 
     fn stop(&mut self, e: &Event) {

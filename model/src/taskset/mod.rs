@@ -3,14 +3,18 @@
 //! reference for its keys; this module is what the rooms see of it once it has been read and found sound.
 
 mod group;
+mod load;
 mod parse;
 mod purse;
+mod sections;
 mod table;
 mod work;
 mod write;
 
 pub use group::Group;
+pub use load::{Arrivals, BestEffortLoad};
 pub use purse::{Purse, Segment};
+pub use sections::{Section, Step};
 pub use work::load_trace;
 
 use std::fmt;
@@ -53,6 +57,10 @@ pub mod limits {
     pub const FILE_BYTES: u64 = 1 << 20;
     /// Bytes of a trace file.
     pub const TRACE_BYTES: u64 = 64 << 20;
+    /// Threads of a task.
+    pub const THREADS: u64 = 64;
+    /// Sections of a job.
+    pub const SECTIONS: usize = 64;
     /// Users that a set limits: the core has one account for each, and one for root.
     pub const USERS: usize = crate::numbers::ACCOUNTS - 1;
     /// What a job may be worth.
@@ -104,8 +112,14 @@ pub struct TaskSet {
     pub purses: Vec<Purse>,
     /// The `[[task]]` entries in the order of the file.
     pub tasks: Vec<TaskEntry>,
-    /// Best-effort load, if any.
+    /// What tasks lock, in the order in which the file first names them; sections refer to them by index.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub resources: Vec<String>,
+    /// CPU-bound best-effort processes, if any, and the order of all best-effort work.
     pub best_effort: Option<BestEffort>,
+    /// The `[[best_effort.load]]` entries in the order of the file: best-effort work that sleeps.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub loads: Vec<BestEffortLoad>,
 }
 
 /// Which kernel the lab boots.
@@ -163,8 +177,30 @@ pub struct TaskEntry {
     /// Index of the purse it takes from, too, in [`TaskSet::purses`]; such a task has a budget.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub purse: Option<usize>,
+    /// Threads of a copy; each release wakes them all, each has its own `work`, and one reservation serves them.
+    #[serde(default = "one", skip_serializing_if = "is_one")]
+    pub threads: u32,
+    /// What each thread locks in a job, by the execution time at which it does; properly nested, outer ones first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub sections: Vec<Section>,
+    /// A job that is not complete at its deadline is given up.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub abort: bool,
     /// What each job does.
     pub work: Work,
+}
+
+fn one() -> u32 {
+    1
+}
+
+fn is_one(threads: &u32) -> bool {
+    *threads == 1
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref)] // as the macro wants it
+fn is_false(flag: &bool) -> bool {
+    !*flag
 }
 
 /// What a job does.
@@ -327,7 +363,12 @@ impl TaskSet {
         users
     }
 
-    /// Number of best-effort processes.
+    /// Threads beside the first of each copy, in the order of [`TaskSet::copies`].
+    pub fn helpers(&self) -> u64 {
+        self.tasks.iter().map(|t| u64::from(t.count) * u64::from(t.threads - 1)).sum()
+    }
+
+    /// Number of CPU-bound best-effort processes.
     pub fn best_effort_count(&self) -> u32 {
         self.best_effort.map_or(0, |b| b.count)
     }

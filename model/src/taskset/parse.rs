@@ -9,7 +9,7 @@ use toml::de::DeTable;
 use super::table::{self, At, Fault, Table, fault};
 use super::{
     BestEffort, Group, Kernel, LoadError, Overheads, Purse, TaskEntry, TaskSet, group, limits,
-    purse, work,
+    load, purse, sections, work,
 };
 use crate::others::Others;
 use crate::policy::{DEFAULT_SHARE, Policy};
@@ -32,9 +32,9 @@ const TOP: [&str; 15] = [
     "task",
     "best_effort",
 ];
-const TASK: [&str; 14] = [
+const TASK: [&str; 17] = [
     "name", "count", "period", "deadline", "budget", "offset", "stagger", "affinity", "marks",
-    "user", "value", "group", "purse", "work",
+    "user", "value", "group", "purse", "threads", "sections", "abort", "work",
 ];
 const EXAMPLE: &str = "cpus = 1, duration = \"1s\" and a [[task]] with name, period and work";
 
@@ -114,6 +114,7 @@ fn top(folder: &Path, document: &DeTable<'_>, stem: &str) -> Result<TaskSet, Fau
     };
     let purses = purse::read(&top)?;
     let groups = group::read(&top, cpus, &purses)?;
+    let (tasks, resources) = tasks(folder, &top, cpus, duration, (&groups, &purses))?;
     let set = TaskSet {
         name,
         title,
@@ -126,18 +127,22 @@ fn top(folder: &Path, document: &DeTable<'_>, stem: &str) -> Result<TaskSet, Fau
         clusters: clusters(&top, cpus)?,
         kernel: kernel(&top)?,
         overheads: overheads(&top)?,
-        tasks: tasks(folder, &top, cpus, duration, (&groups, &purses))?,
+        tasks,
+        resources,
         groups,
         purses,
         best_effort: best_effort(&top)?,
+        loads: load::read(&top)?,
     };
-    if set.tasks.is_empty() && set.best_effort_count() == 0 {
+    if set.tasks.is_empty() && set.best_effort_count() == 0 && set.loads.is_empty() {
         return fault(0, "the file describes no work", "add a [[task]] with name, period and work");
     }
     check_users(&top, &set)?;
+    load::check(&top, &set)?;
     group::check(&top, &set)?;
     purse::check(&top, &set)?;
-    let jobs: u64 = set.copies().map(|c| c.jobs).sum();
+    let of_task = |c: super::TaskCopy<'_>| c.jobs * u64::from(c.spec.threads);
+    let jobs = set.copies().map(of_task).sum::<u64>() + set.bursts();
     if jobs > limits::JOBS {
         let reason = format!("the tasks would release {jobs} jobs, more than {}", limits::JOBS);
         let at = top.value("duration").map_or(0, |v| v.span().start);
@@ -152,9 +157,10 @@ fn tasks(
     cpus: u32,
     duration: u64,
     (groups, purses): (&[Group], &[Purse]),
-) -> Result<Vec<TaskEntry>, Fault> {
+) -> Result<(Vec<TaskEntry>, Vec<String>), Fault> {
     let mut tasks: Vec<TaskEntry> = Vec::new();
-    let Some(list) = top.value("task") else { return Ok(tasks) };
+    let mut resources = Vec::new();
+    let Some(list) = top.value("task") else { return Ok((tasks, resources)) };
     let Some(entries) = list.get_ref().as_array() else {
         let reason = "task must be a list of tables";
         return fault(list.span().start, reason, "write [[task]] with two brackets");
@@ -168,6 +174,7 @@ fn tasks(
         let mut task = task(folder, &t, cpus, duration)?;
         task.group = group::of_task(&t, &task, groups, cpus)?;
         task.purse = purse::of(&t, purses)?;
+        task.sections = sections::read(&t, &task, &mut resources)?;
         if tasks.iter().any(|other| other.name == task.name) {
             let at = t.value("name").map_or(t.at, |v| v.span().start);
             let reason = format!("two tasks are called \"{}\"", task.name);
@@ -183,16 +190,17 @@ fn tasks(
             let reason = format!("two tasks would be called \"{name}\", one of them by its count");
             return fault(at, reason, "rename one of them");
         }
-        total += u64::from(task.count);
+        total += u64::from(task.count) * u64::from(task.threads);
         if total > limits::TASKS {
-            let at = t.value("count").map_or(t.at, |v| v.span().start);
+            let at = t.value("threads").or(t.value("count")).map_or(t.at, |v| v.span().start);
             let what = if groups.is_empty() { "tasks" } else { "tasks and groups" };
+            let what = what.replace("tasks", if task.threads > 1 { "threads" } else { "tasks" });
             let reason = format!("the file asks for {total} {what} or more");
             return fault(at, reason, format!("keep to {} in all", limits::TASKS));
         }
         tasks.push(task);
     }
-    Ok(tasks)
+    Ok((tasks, resources))
 }
 
 /// The name that copies of both would have.
@@ -247,6 +255,8 @@ fn task(folder: &Path, t: &Table<'_, '_>, cpus: u32, duration: u64) -> Result<Ta
         return fault(value.at, reason, "add a budget, or leave value out");
     }
     let work = work::work(folder, t)?;
+    let marks = t.boolean("marks")?.unwrap_or(false);
+    let threads = sections::threads(t, budget.is_some(), marks, &work)?;
     Ok(TaskEntry {
         name,
         count,
@@ -256,11 +266,14 @@ fn task(folder: &Path, t: &Table<'_, '_>, cpus: u32, duration: u64) -> Result<Ta
         offset,
         stagger,
         affinity: cpu_list(t, "affinity", cpus)?,
-        marks: t.boolean("marks")?.unwrap_or(false),
+        marks,
         user: t.string("user")?.map(|u| plain_name(&u, "user")).transpose()?,
         value: value.map(|v| v.value as u64),
         group: None,
         purse: None,
+        threads,
+        sections: Vec::new(),
+        abort: sections::abort(t, &work)?,
         work,
     })
 }
@@ -392,13 +405,13 @@ fn overheads(top: &Table<'_, '_>) -> Result<Overheads, Fault> {
 }
 
 fn best_effort(top: &Table<'_, '_>) -> Result<Option<BestEffort>, Fault> {
-    let known = ["count", "nice", "order"];
-    let Some(t) = top.table("best_effort", "[best_effort]", "{ count = 8 }", &known)? else {
-        return Ok(None);
-    };
+    let Some(t) = load::best_effort(top)? else { return Ok(None) };
     let count = t.integer("count", 0, limits::TASKS as i64)?;
-    let count = t.required("count", "8", count)?.value as u32;
-    let nice = t.integer("nice", -20, 19)?.map_or(0, |n| n.value as i32);
+    let count = match (count, t.value("load")) {
+        (None, Some(_)) => 0,
+        (count, _) => t.required("count", "8", count)?.value as u32,
+    };
+    let nice = load::nice(&t)?;
     let order = match t.string("order")? {
         None => Others::default(),
         Some(order) => match order.value.parse() {

@@ -3,7 +3,9 @@
 
 use std::fmt::Write;
 
-use super::{Group, Kernel, Overheads, Purse, Segment, TaskEntry, TaskSet, Work};
+use super::{
+    BestEffortLoad, Group, Kernel, Overheads, Purse, Section, Segment, TaskEntry, TaskSet, Work,
+};
 use crate::units::{format_duration, format_percent};
 
 impl TaskSet {
@@ -49,6 +51,7 @@ impl TaskSet {
             line(&mut text, "nice", &best_effort.nice.to_string());
             line(&mut text, "order", &quoted(best_effort.order.name()));
         }
+        self.loads.iter().for_each(|load| load.to_toml(&mut text));
         text
     }
 }
@@ -123,7 +126,41 @@ impl TaskEntry {
         if let Some(purse) = self.purse {
             line(text, "purse", &quoted(&set.purses[purse].name));
         }
-        let work = match &self.work {
+        if self.threads > 1 {
+            line(text, "threads", &self.threads.to_string());
+        }
+        if !self.sections.is_empty() {
+            let one = |s: &Section| {
+                let (from, length) = (time(s.from), time(s.length));
+                let resource = quoted(&set.resources[s.resource]);
+                format!("{{ resource = {resource}, from = {from}, length = {length} }}")
+            };
+            let all: Vec<String> = self.sections.iter().map(one).collect();
+            line(text, "sections", &format!("[{}]", all.join(", ")));
+        }
+        if self.abort {
+            line(text, "abort", &quoted("at-deadline"));
+        }
+        line(text, "work", &format!("{{ {} }}", self.work.to_toml()));
+    }
+}
+
+impl BestEffortLoad {
+    fn to_toml(&self, text: &mut String) {
+        text.push_str("\n[[best_effort.load]]\n");
+        line(text, "name", &quoted(&self.name));
+        line(text, "count", &self.count.to_string());
+        line(text, "nice", &self.nice.to_string());
+        line(text, "period", &time(self.period));
+        line(text, "arrivals", &quoted(self.arrivals.name()));
+        line(text, "work", &format!("{{ {} }}", self.work.to_toml()));
+    }
+}
+
+impl Work {
+    /// What stands in the braces.
+    fn to_toml(&self) -> String {
+        match self {
             Work::Constant(ns) => format!("constant = {}", time(*ns)),
             Work::Uniform(low, high) => format!("uniform = [{}, {}]", time(*low), time(*high)),
             Work::Normal { mean, sd, max } => {
@@ -145,8 +182,7 @@ impl TaskEntry {
                 let words: Vec<String> = words.iter().map(|word| quoted(word)).collect();
                 format!("program = [{}]", words.join(", "))
             }
-        };
-        line(text, "work", &format!("{{ {work} }}"));
+        }
     }
 }
 
@@ -183,7 +219,17 @@ mod tests {
             clusters = 3
             kernel = "rt"
             overheads = { dispatch = "1us", migration = "7ns" }
-            best_effort = { count = 2, nice = -3, order = "berate" }
+            [best_effort]
+            count = 2
+            nice = -3
+            order = "berate"
+            [[best_effort.load]]
+            name = "editor"
+            count = 2
+            nice = 4
+            period = "20ms"
+            arrivals = "poisson"
+            work = { exponential = { mean = "1ms", max = "9ms" } }
             [[task]]
             name = "a"
             count = 2
@@ -193,9 +239,14 @@ mod tests {
             offset = "1ms"
             stagger = "160us"
             affinity = [0, 2]
-            marks = true
             user = "anna"
             value = 7
+            abort = "at-deadline"
+            threads = 3
+            sections = [
+                { resource = "bus", from = "1ns", length = "4ns" },
+                { resource = "disk", from = "1ns", length = "2ns" },
+            ]
             work = { trace = 't "x".csv', start = 1 }
         "#;
         let kinds = [

@@ -119,14 +119,42 @@ fn the_budget_counts_down_while_a_task_runs() {
     assert_eq!(values, [(0, 25), (0, 25), (20, 5), (41, 25)]);
 }
 
+#[test]
+fn threads_that_run_at_once_and_who_holds_what_have_tracks_of_their_own() {
+    let mut run = sample("g-edf", World::Sim, 1);
+    run.resources = vec!["bus".into()];
+    let on = |time, kind, cpu| Event::new(time, kind, 0, 0).of(0).on(cpu);
+    run.events = vec![
+        on(0, EventKind::Run, 0),
+        on(1, EventKind::Run, 1),
+        Event::new(2, EventKind::Lock, 0, 7).of(0),
+        Event::new(3, EventKind::Block, 0, 8).of(1),
+        Event::new(4, EventKind::Unlock, 0, 7).of(0),
+        on(5, EventKind::Stop, 0),
+        on(6, EventKind::Stop, 1),
+    ];
+    let file = decode(&run);
+    check(&file, run.horizon_ns);
+    let named = |name: &str| {
+        let track = |p: &TracePacket| p.track_descriptor.as_ref()?.name.clone();
+        file.packet.iter().filter(|p| track(p).as_deref() == Some(name)).count()
+    };
+    assert_eq!((named("running, thread 2"), named("bus")), (1, 1));
+    let begins = events(&file).filter(|(_, e)| e.r#type() == EventType::SliceBegin);
+    assert_eq!(begins.count(), 5, "each thread on its CPU and its own track, and the bus");
+    let waits = |e: &TrackEvent| e.name.as_deref() == Some("waits for bus");
+    assert_eq!(events(&file).filter(|(_, e)| waits(e)).count(), 1);
+}
+
 proptest! {
     #[test]
     fn any_events_make_a_well_formed_trace(
         raw in proptest::collection::vec(
-            (0u64..120, 0u32..18, 0u32..4, 0u32..5, 9u32..13, 0u64..14, 0u64..130), 0..150),
+            (0u64..120, 0u32..25, 0u32..4, 0u32..5, 9u32..13, 0u64..14, 0u64..130), 0..150),
     ) {
         let mut run = sample("g-edf", World::Sim, 1);
         run.horizon_ns = 100;
+        run.resources = vec!["bus".into(), "disk".into()];
         run.events = raw
             .into_iter()
             .map(|(time, kind, cpu, task, server, a, b)| {

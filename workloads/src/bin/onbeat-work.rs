@@ -41,6 +41,9 @@ struct Args {
     /// Place on that board
     #[arg(long, hide = true, requires = "board")]
     slot: Option<usize>,
+    /// Place there of a further thread, which does jobs as the first (repeatable)
+    #[arg(long, hide = true, requires = "board")]
+    thread: Vec<usize>,
 }
 
 fn main() -> ExitCode {
@@ -71,11 +74,26 @@ fn run(args: Args) -> Result<()> {
             println!("counted to {count}");
         }
     } else {
-        let mut jobs = Jobs::calibrate();
-        seat.run_jobs(alone, |job, begin| Ok(jobs.burn(begin, job.work.load(Relaxed))))?;
+        let seats: Vec<Seat> =
+            args.thread.iter().map(|slot| seat.beside(*slot)).collect::<Result<_>>()?;
+        std::thread::scope(|scope| {
+            let threads: Vec<_> =
+                seats.iter().map(|seat| scope.spawn(|| burn(seat, false))).collect();
+            burn(&seat, alone)?;
+            threads.into_iter().try_for_each(|thread| match thread.join() {
+                Ok(ended) => ended,
+                Err(_) => bail!("a thread has died"),
+            })
+        })?;
         if alone {
             println!("{}", seat.summary());
         }
     }
     Ok(())
+}
+
+/// Does the jobs of a place.
+fn burn(seat: &Seat, alone: bool) -> Result<()> {
+    let mut jobs = Jobs::calibrate();
+    seat.run_jobs(alone, |job, begin| Ok(jobs.burn(begin, job.work.load(Relaxed))))
 }

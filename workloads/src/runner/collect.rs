@@ -82,6 +82,7 @@ pub fn into_run(
         policy: options.policy.to_string(),
         platform: platform(options),
         tasks: crew.members.iter().map(|member| member.info.clone()).collect(),
+        resources: Vec::new(),
         events,
         origin_ns: origin,
         horizon_ns: horizon,
@@ -108,14 +109,18 @@ fn jobs(crew: &Crew, origin: u64) -> Vec<Event> {
     for (index, member) in (0..).zip(&crew.members) {
         let slot = crew.slot(index as usize);
         let first = slot.offset.load(Relaxed);
-        let done = slot.completed.load(Relaxed);
-        for (number, job) in (0..).zip(crew.board.jobs(slot)) {
+        // A job is complete when the last thread has done its part.
+        let slots = crew.slots(index as usize);
+        let done = slots.clone().map(|slot| slot.completed.load(Relaxed)).min().unwrap_or(0);
+        let jobs = |number| slots.clone().map(move |slot| &crew.board.jobs(slot)[number as usize]);
+        for number in 0..crew.board.jobs(slot).len() as u64 {
             let release = first + number * member.info.period;
             let deadline = release + member.info.deadline;
             events.push(Event::new(release, EventKind::Release, number, deadline).of(index));
             if number < done {
-                let finish = job.finish.load(Relaxed).saturating_sub(origin);
-                let used = job.used.load(Relaxed);
+                let last = jobs(number).map(|job| job.finish.load(Relaxed)).max().unwrap_or(0);
+                let finish = last.saturating_sub(origin);
+                let used = jobs(number).map(|job| job.used.load(Relaxed)).sum();
                 events.push(Event::new(finish, EventKind::Complete, number, used).of(index));
             }
         }

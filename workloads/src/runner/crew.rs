@@ -8,7 +8,8 @@ use crate::sys;
 use anyhow::{Context, Result, bail, ensure};
 use onbeat_model::run::{Class, TaskInfo};
 use onbeat_model::taskset::{TaskSet, Work};
-use onbeat_model::workgen::execution_times;
+use onbeat_model::workgen::{execution_times, thread_times};
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::atomic::Ordering::Relaxed;
@@ -36,6 +37,8 @@ pub struct Member {
     pub info: TaskInfo,
     /// What it does.
     pub role: Role,
+    /// Places on the board of its threads beside the first.
+    beside: Range<usize>,
     /// Counts at the start of the run.
     pub before: Counters,
     /// How it ended, and what the kernel then said it had used.
@@ -112,11 +115,22 @@ impl Crew {
                 TaskInfo { name, entry, copy, class, period: 0, deadline: 0, budget: 0, tid: 0 };
             tasks.push((info, Role::BestEffort));
         }
+        let first = plans.len();
+        let mut beside = vec![first..first; tasks.len()];
+        for (task, slots) in set.copies().zip(&mut beside) {
+            slots.start = plans.len();
+            for thread in 1..task.spec.threads {
+                let work = thread_times(set, &task, thread).unwrap_or_default();
+                let (offset, period) = (task.first_release, task.spec.period);
+                plans.push(Plan { offset, period, marks: false, work });
+            }
+            slots.end = plans.len();
+        }
         let mut crew =
             Self { members: Vec::new(), board: Board::create(&plans)?, dismissed: false };
-        for (info, role) in tasks {
+        for ((info, role), beside) in tasks.into_iter().zip(beside) {
             let work = set.tasks.get(info.entry as usize).map(|spec| &spec.work);
-            crew.enlist(info, role, work, movies, &program)?;
+            crew.enlist(info, role, beside, work, movies, &program)?;
         }
         Ok(crew)
     }
@@ -125,6 +139,7 @@ impl Crew {
         &mut self,
         mut info: TaskInfo,
         role: Role,
+        beside: Range<usize>,
         work: Option<&Work>,
         movies: &Path,
         program: impl Fn(&str) -> Result<PathBuf>,
@@ -136,6 +151,9 @@ impl Crew {
             .args(["--board", &self.board.fd().to_string()])
             .args(["--slot", &self.members.len().to_string()])
             .stdin(Stdio::null());
+        for slot in beside.clone() {
+            command.args(["--thread", &slot.to_string()]);
+        }
         match work {
             None => drop(command.arg("--hog")),
             Some(Work::Movie { path, size }) => {
@@ -153,13 +171,19 @@ impl Crew {
             .spawn()
             .with_context(|| format!("cannot start task {}", info.name))?;
         info.tid = child.id();
-        self.members.push(Member { info, role, before: Counters::default(), ended: None });
+        self.members.push(Member { info, role, beside, before: Counters::default(), ended: None });
         Ok(())
     }
 
     /// The slot of a member.
     pub fn slot(&self, index: usize) -> &Slot {
         &self.board.slots()[index]
+    }
+
+    /// The slots of a member's threads.
+    pub fn slots(&self, index: usize) -> impl Iterator<Item = &Slot> + Clone {
+        let beside = self.members[index].beside.clone();
+        std::iter::once(index).chain(beside).map(|slot| self.slot(slot))
     }
 
     /// Waits until all have prepared themselves.
@@ -170,7 +194,7 @@ impl Crew {
         let begin = Instant::now();
         let mut first = 0;
         while first < self.members.len() {
-            if self.slot(first).ready.load(Relaxed) != 0 {
+            if self.slots(first).all(|slot| slot.ready.load(Relaxed) != 0) {
                 first += 1;
                 continue;
             }
@@ -198,10 +222,10 @@ impl Crew {
 
     /// Whether all jobs of all tasks are complete.
     pub fn all_done(&self) -> bool {
-        self.board.slots().iter().zip(&self.members).all(|(slot, member)| {
-            member.role != Role::Jobs
-                || slot.completed.load(Relaxed) as usize == self.board.jobs(slot).len()
-        })
+        let done =
+            |slot: &Slot| slot.completed.load(Relaxed) as usize == self.board.jobs(slot).len();
+        (0..self.members.len())
+            .all(|i| self.members[i].role != Role::Jobs || self.slots(i).all(done))
     }
 
     /// Takes note of members that have ended.

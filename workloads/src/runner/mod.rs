@@ -70,12 +70,16 @@ impl Options {
     /// Finds what can be found wrong before anything is started.
     fn check(&self) -> Result<()> {
         let Self { set, policy, .. } = self;
+        if let Some(why) = set.simulator_only() {
+            bail!("{why}");
+        }
         let online = online_cpus();
         ensure!(
             set.cpus <= online,
             "the task set wants {} CPUs, this machine has {online}; lower `cpus` or use the lab",
             set.cpus
         );
+        let several = set.tasks.iter().find(|task| task.threads > 1 && task.budget.is_some());
         let deadline =
             matches!(policy, Policy::Baseline(Baseline::Deadline | Baseline::DeadlineReclaim));
         if deadline {
@@ -85,6 +89,13 @@ impl Options {
                  {}; set `cpus = {online}` or leave out the policy {policy}",
                 set.cpus
             );
+            if let Some(task) = several {
+                bail!(
+                    "SCHED_DEADLINE has no reservation for the {} threads of {}; leave out the policy {policy}",
+                    task.threads,
+                    task.name
+                );
+            }
             ensure!(
                 set.tasks.iter().all(|t| t.affinity.is_none() || t.budget.is_none()),
                 "SCHED_DEADLINE does not let tasks be restricted to CPUs; remove `affinity` or \
@@ -111,6 +122,14 @@ impl Options {
         }
         scheduler::none_loaded()
     }
+}
+
+/// All threads of a process.
+fn threads(pid: u32) -> Vec<u32> {
+    let entries = std::fs::read_dir(format!("/proc/{pid}/task"));
+    let id =
+        |entry: std::io::Result<std::fs::DirEntry>| entry.ok()?.file_name().to_str()?.parse().ok();
+    entries.map_or_else(|_| vec![pid], |entries| entries.filter_map(id).collect())
 }
 
 fn online_cpus() -> u32 {
@@ -255,7 +274,10 @@ fn entitle(
     let affinity = spec.and_then(|spec| spec.affinity.clone());
     if affinity.is_some() || set.cpus < online_cpus() {
         let cpus = affinity.clone().unwrap_or_else(|| (0..set.cpus).collect());
-        sys::set_affinity(pid, cpus).context("cannot be restricted to its CPUs")?;
+        for thread in threads(pid) {
+            sys::set_affinity(thread, cpus.iter().copied())
+                .context("cannot be restricted to its CPUs")?;
+        }
     }
     if member.role == Role::BestEffort {
         let nice = set.best_effort.map_or(0, |b| b.nice);
@@ -272,7 +294,9 @@ fn entitle(
     let class = match policy {
         Policy::Baseline(Baseline::Eevdf) | Policy::Scx(_) => return Ok(None),
         Policy::Baseline(Baseline::EevdfNice) => {
-            sys::set_nice(pid, -20).context("cannot have nice -20; run as root")?;
+            for thread in threads(pid) {
+                sys::set_nice(thread, -20).context("cannot have nice -20; run as root")?;
+            }
             return Ok(None);
         }
         Policy::Core { .. } => {
@@ -305,7 +329,8 @@ fn entitle(
             reclaim: *baseline == Baseline::DeadlineReclaim,
         },
     };
-    sys::set_class(pid, class).map_err(|error| {
+    let each = threads(pid).into_iter().try_for_each(|thread| sys::set_class(thread, class));
+    each.map_err(|error| {
         let hint = match error.raw_os_error() {
             Some(libc::EBUSY) => DEADLINE_REFUSES,
             Some(libc::EPERM) => "run as root",

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! What jobs share and the tests know nothing of: resources, and a reservation for several threads. No answer is better
+//! than one that promises too much.
+
+use anyhow::{Result, bail};
+use onbeat_analysis::registry::Test;
+use onbeat_model::taskset::TaskSet;
+
+/// No job ever waits for a resource: no two threads use the same.
+///
+/// # Errors
+/// Some do. Without a protocol a job waits for others as long as anybody delays these, so that no test knows a bound.
+pub fn no_waiting(set: &TaskSet) -> Result<()> {
+    for (resource, name) in set.resources.iter().enumerate() {
+        let uses = |task: &&onbeat_model::taskset::TaskEntry| {
+            task.sections.iter().any(|s| s.resource == resource)
+        };
+        let users: Vec<_> = set.tasks.iter().filter(uses).collect();
+        let threads: u32 = users.iter().map(|task| task.count * task.threads).sum();
+        if threads > 1 {
+            let names: Vec<&str> = users.iter().map(|task| task.name.as_str()).collect();
+            bail!(
+                "jobs of {} wait for each other at the resource \"{name}\", and the tests know no bound on that: they \
+                 would promise too much; leave the sections out, or try `onbeat sim`",
+                names.join(", ")
+            );
+        }
+    }
+    Ok(())
+}
+
+/// Those of the tests that hold for this set: where a reservation serves several threads only those under which it is
+/// served on one CPU, so that they run one after the other.
+///
+/// # Errors
+/// None does, or one that was `asked` for does not.
+pub fn one_after_the_other(
+    set: &TaskSet,
+    tests: Vec<&'static Test>,
+    asked: bool,
+) -> Result<Vec<&'static Test>> {
+    let Some(task) = set.tasks.iter().find(|task| task.threads > 1) else { return Ok(tests) };
+    let holds = |test: &&Test| set.cpus == 1 || test.name.starts_with("p-");
+    let reason = format!(
+        "the threads of {} may run on several CPUs at a time, and only the tests of partitioned policies (p-…) hold \
+         then",
+        task.name
+    );
+    if let Some(test) = tests.iter().find(|test| asked && !holds(test)) {
+        bail!("{}: {reason}; leave --test {0} out", test.name);
+    }
+    let kept: Vec<_> = tests.into_iter().filter(holds).collect();
+    if kept.is_empty() {
+        bail!("{reason}; try `onbeat sim`");
+    }
+    Ok(kept)
+}

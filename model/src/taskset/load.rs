@@ -1,0 +1,207 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! `[[best_effort.load]]` entries: best-effort work in bursts, with sleep between them.
+
+use serde::{Deserialize, Serialize};
+
+use super::parse::plain_name;
+use super::table::{Fault, Table, fault, wrong_type};
+use super::{GRACE, TaskEntry, TaskSet, Work, limits, work};
+use crate::units::clip;
+
+/// When bursts come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Arrivals {
+    /// One period after the other.
+    Periodic,
+    /// As a Poisson process: gaps are exponentially distributed, the period is their mean.
+    Poisson,
+}
+
+impl Arrivals {
+    /// All of them.
+    pub const ALL: [Arrivals; 2] = [Self::Periodic, Self::Poisson];
+
+    /// As it stands in the file.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Periodic => "periodic",
+            Self::Poisson => "poisson",
+        }
+    }
+}
+
+/// `count` equal best-effort threads that work in bursts and sleep between them.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct BestEffortLoad {
+    /// Name of the entry; copies are called as those of tasks.
+    pub name: String,
+    /// Number of copies, at least 1.
+    pub count: u32,
+    /// Their nice value, −20 to 19.
+    pub nice: i32,
+    /// Time between bursts, or its mean, ns.
+    pub period: u64,
+    /// When bursts come.
+    pub arrivals: Arrivals,
+    /// What a burst takes; its length is known beforehand.
+    pub work: Work,
+}
+
+impl BestEffortLoad {
+    /// Name of one copy.
+    pub fn copy_name(&self, copy: u32) -> String {
+        if self.count == 1 { self.name.clone() } else { format!("{}-{copy}", self.name) }
+    }
+}
+
+impl TaskSet {
+    /// What only the simulator can play of this set, and what to do about it; `None` if a kernel can play all.
+    pub fn simulator_only(&self) -> Option<String> {
+        let remedy = "(simulator only); use `onbeat sim`, or leave that out of the file";
+        let task = |what: &str, has: &dyn Fn(&TaskEntry) -> bool| {
+            let found = self.tasks.iter().find(|task| has(task))?;
+            Some(format!("task {} has {what} {remedy}", found.name))
+        };
+        let load = self
+            .loads
+            .first()
+            .map(|load| format!("{} is a best-effort load that sleeps {remedy}", load.name));
+        task("sections", &|t| !t.sections.is_empty())
+            .or_else(|| task("an abort at its deadlines", &|t| t.abort))
+            .or(load)
+    }
+
+    /// Bursts of all best-effort loads until late jobs are no more waited for, on average.
+    pub fn bursts(&self) -> u64 {
+        let time = self.duration + GRACE;
+        self.loads.iter().map(|load| time.div_ceil(load.period) * u64::from(load.count)).sum()
+    }
+}
+
+/// The table `[best_effort]`.
+pub(super) fn best_effort<'a, 'i>(top: &Table<'a, 'i>) -> Result<Option<Table<'a, 'i>>, Fault> {
+    let known = ["count", "nice", "order", "load"];
+    top.table("best_effort", "[best_effort]", "{ count = 8 }", &known)
+}
+
+/// The nice value of best-effort work.
+pub(super) fn nice(t: &Table<'_, '_>) -> Result<i32, Fault> {
+    Ok(t.integer("nice", -20, 19)?.map_or(0, |n| n.value as i32))
+}
+
+/// All loads of the file.
+pub(super) fn read(top: &Table<'_, '_>) -> Result<Vec<BestEffortLoad>, Fault> {
+    let Some(list) = best_effort(top)?.and_then(|t| t.value("load")) else { return Ok(Vec::new()) };
+    let Some(entries) = list.get_ref().as_array() else {
+        let reason = "load must be a list of tables";
+        return fault(list.span().start, reason, "write [[best_effort.load]] with two brackets");
+    };
+    let mut loads: Vec<BestEffortLoad> = Vec::new();
+    for item in entries.iter() {
+        let Some(t) = item.get_ref().as_table() else {
+            return wrong_type(
+                item,
+                "load",
+                "a table",
+                "[[best_effort.load]] on a line of its own",
+            );
+        };
+        let known = ["name", "count", "nice", "period", "arrivals", "work"];
+        let t = Table::new(t, item.span().start, "[[best_effort.load]]", &known)?;
+        loads.push(load(&t)?);
+    }
+    Ok(loads)
+}
+
+fn load(t: &Table<'_, '_>) -> Result<BestEffortLoad, Fault> {
+    let name = t.required("name", "\"editor\"", t.string("name")?)?;
+    let period = t.duration("period", limits::PERIOD_MIN, limits::TIME)?;
+    let arrivals = match t.string("arrivals")? {
+        None => Arrivals::Periodic,
+        Some(text) => match Arrivals::ALL.into_iter().find(|a| a.name() == text.value) {
+            Some(arrivals) => arrivals,
+            None => {
+                let reason = format!("bursts cannot come \"{}\"", clip(text.value));
+                return fault(text.at, reason, "write \"periodic\" or \"poisson\"");
+            }
+        },
+    };
+    // No folder: the kinds below read no file.
+    let work = work::work("".as_ref(), t)?;
+    if matches!(work, Work::Trace { .. } | Work::Movie { .. } | Work::Program(_)) {
+        let at = t.value("work").map_or(t.at, |v| v.span().start);
+        let reason = "a burst has a work that is no constant and no distribution";
+        return fault(
+            at,
+            reason,
+            "write work = { exponential = { mean = \"1ms\", max = \"9ms\" } }",
+        );
+    }
+    Ok(BestEffortLoad {
+        name: plain_name(&name, "name")?,
+        count: t.integer("count", 1, limits::TASKS as i64)?.map_or(1, |c| c.value as u32),
+        nice: nice(t)?,
+        period: t.required("period", "\"20ms\"", period)?.value,
+        arrivals,
+        work,
+    })
+}
+
+/// No two are called alike, nor one as a task or group, and they are not too many.
+pub(super) fn check(top: &Table<'_, '_>, set: &TaskSet) -> Result<(), Fault> {
+    let at = best_effort(top)?.map_or(0, |t| t.value("load").map_or(t.at, |v| v.span().start));
+    let mut names: Vec<String> = set.groups.iter().map(|group| group.name.clone()).collect();
+    names.extend(set.copies().map(|copy| copy.name()));
+    names.extend((0..set.best_effort_count()).map(|copy| format!("best-effort-{copy}")));
+    for load in &set.loads {
+        for copy in 0..load.count {
+            let name = load.copy_name(copy);
+            if names.contains(&name) {
+                let reason = format!("a load is called \"{name}\", as something else is");
+                return fault(at, reason, "give it a name of its own");
+            }
+            names.push(name);
+        }
+        if names.len() as u64 + set.helpers() > limits::TASKS {
+            let reason = format!("with its loads the file asks for {} tasks or more", names.len());
+            return fault(at, reason, format!("keep to {} in all", limits::TASKS));
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::path::Path;
+
+    fn parse(load: &str) -> Result<TaskSet, String> {
+        let text = format!(
+            "cpus = 1\nduration = \"9s\"\n[[task]]\nname = \"a\"\nperiod = \"10ms\"\n\
+             work = {{ constant = \"5ms\" }}\n[[best_effort.load]]\n{load}"
+        );
+        TaskSet::from_bytes(text.as_bytes(), Path::new("x.toml")).map_err(|e| e.to_string())
+    }
+
+    #[test]
+    fn a_load_needs_no_hogs_and_its_bursts_are_counted_until_the_end_of_patience() {
+        let set = parse("name = \"b\"\ncount = 2\nperiod = \"1ms\"\nwork = { constant = \"1us\" }")
+            .unwrap();
+        assert_eq!((set.best_effort_count(), set.bursts()), (0, 20_000));
+        assert_eq!(set.loads[0].arrivals, Arrivals::Periodic);
+    }
+
+    #[test]
+    fn a_load_that_cannot_be_is_refused_with_a_remedy() {
+        let of = |name: &str, more: &str| {
+            parse(&format!("name = \"{name}\"\nperiod = \"1ms\"\n{more}")).unwrap_err()
+        };
+        let work = "work = { constant = \"1us\" }";
+        assert!(of("a", work).contains("as something else is"));
+        assert!(of("b", "work = { program = [\"x\"] }").contains("no distribution"));
+        assert!(of("b", &format!("arrivals = \"bursty\"\n{work}")).contains("\"poisson\""));
+        assert!(of("b", &format!("nice = 20\n{work}")).contains("-20 and 19"));
+        assert!(of("b", &format!("count = 1000\n{work}")).contains("keep to 1000 in all"));
+    }
+}

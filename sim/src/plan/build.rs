@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! The tasks, reservations and loads of a set on a core of their own.
+
+use onbeat_core::ffi;
+use onbeat_model::policy::CorePolicy;
+use onbeat_model::run::{Class, TaskInfo};
+use onbeat_model::taskset::{TaskCopy, TaskSet, VALUE};
+use onbeat_model::workgen::{bursts, thread_times};
+
+use super::{SHARE_QUANTUM, SimError, planned};
+use crate::core::{Core, NICE_0, weight};
+use crate::engine::{Detail, Engine};
+use crate::load::Load;
+
+/// A bit for each of these CPUs; for all where none are named.
+fn mask(cpus: Option<&[u32]>) -> u64 {
+    cpus.map_or(u64::MAX, |list| list.iter().fold(0, |mask, cpu| mask | 1 << cpu))
+}
+
+/// The set's tasks on a core of their own, and what they are called. Shares of split tasks are at least `share_least`
+/// ns.
+pub(super) fn engine(
+    set: &TaskSet,
+    policy: &CorePolicy,
+    detail: Detail,
+    share_least: u64,
+) -> Result<(Engine, Vec<TaskInfo>), SimError> {
+    let copies: Vec<_> = set.copies().collect();
+    let best_effort = set.best_effort_count() as usize;
+    let sleepers: usize = set.loads.iter().map(|load| load.count as usize).sum();
+    let first_helper = copies.len() + best_effort + sleepers;
+    let threads = first_helper + set.helpers() as usize;
+    let all = if set.cpus == 64 { u64::MAX } else { (1 << set.cpus) - 1 };
+    let domains = policy.order.domains(set.cpus, set.clusters);
+    let permille = set.best_effort_share * onbeat_model::units::Fraction::from_integer(1000);
+    let mut core = Core::new(
+        set.cpus,
+        domains,
+        permille.ceil().to_integer() as u32,
+        SHARE_QUANTUM,
+        threads,
+        if detail == Detail::All { 1 << 14 } else { 0 },
+    );
+
+    core.among_others(set.others().number());
+
+    let mut infos = Vec::new();
+    let mut loads = Vec::new();
+    let planned = planned(set, policy, share_least);
+    let first_group = threads;
+    core.groups(planned.groups.len());
+    for (slot, purse) in set.purses.iter().enumerate() {
+        let segments: Vec<_> = purse.segments.iter().map(|s| (s.budget, s.from, s.until)).collect();
+        core.purse(slot, purse.parent, purse.period, &segments);
+    }
+    for (i, (group, reservation)) in set.groups.iter().zip(&planned.groups).enumerate() {
+        core.group(first_group + i, reservation, group.parent.map(|parent| first_group + parent));
+        if let Some(purse) = group.purse {
+            core.pays_from(first_group + i, purse);
+        }
+    }
+    let users = set.limited_users();
+    let rate = set
+        .max_share
+        .map(|share| (share * (u64::from(set.cpus) << ffi::OB_SHARE_BITS)).to_integer().max(1));
+    for (i, (c, reservation)) in copies.iter().zip(&planned.tasks).enumerate() {
+        let spec = c.spec;
+        let load = jobs(set, c, 0).ok_or_else(|| SimError::RealProgram(c.name()))?;
+        let affinity = all & mask(spec.affinity.as_deref());
+        core.init_task(i, affinity, NICE_0);
+        if let Some(reservation) = reservation {
+            match spec.group {
+                Some(group) => core.reserve_in(i, reservation, first_group + group),
+                None => core.reserve(i, reservation),
+            }
+            if let Some(purse) = spec.purse {
+                core.pays_from(i, purse);
+            }
+            if let Some(value) = spec.value {
+                core.value(i, value * VALUE);
+            }
+            // What is in a group takes nothing but the group's time.
+            if let (Some(rate), None) = (rate, spec.group) {
+                let of = users.iter().position(|user| *user == spec.user.as_deref());
+                core.account(i, of.map_or(0, |of| of as u32 + 1), of.map_or(0, |_| rate));
+            }
+        }
+        infos.push(TaskInfo {
+            name: c.name(),
+            entry: c.entry as u32,
+            copy: c.copy,
+            class: if spec.budget.is_some() { Class::Reserved } else { Class::Periodic },
+            period: spec.period,
+            deadline: spec.deadline,
+            budget: spec.budget.unwrap_or(0),
+            tid: 0,
+        });
+        loads.push(load);
+    }
+    let nice = set.best_effort.map_or(0, |b| b.nice);
+    for copy in 0..best_effort {
+        core.init_task(loads.len(), all, weight(nice));
+        infos.push(best_effort_info(set, format!("best-effort-{copy}"), copy as u32, 0));
+        loads.push(Load::Endless);
+    }
+    for (index, load) in set.loads.iter().enumerate() {
+        for copy in 0..load.count {
+            core.init_task(loads.len(), all, weight(load.nice));
+            infos.push(best_effort_info(set, load.copy_name(copy), copy, load.period));
+            let (arrivals, times) = bursts(set, index, load, copy);
+            loads.push(Load::Bursts { arrivals, times });
+        }
+    }
+    let mut teams = Vec::new();
+    for (i, c) in copies.iter().enumerate().filter(|(_, c)| c.spec.threads > 1) {
+        let mut team = vec![i];
+        for thread in 1..c.spec.threads {
+            let helper = loads.len();
+            core.init_task(helper, all & mask(c.spec.affinity.as_deref()), NICE_0);
+            core.known_as(helper, i);
+            core.join(helper, i);
+            loads.extend(jobs(set, c, thread));
+            team.push(helper);
+        }
+        teams.push(team);
+    }
+    let mut engine = Engine::new(core, set.cpus, loads, set.overheads, detail);
+    for (i, c) in copies.iter().enumerate() {
+        let alone = [i];
+        let team = teams.iter().find(|team| team[0] == i);
+        let team = team.map_or(&alone[..], Vec::as_slice);
+        if team.len() > 1 {
+            engine.team(team);
+        }
+        for thread in team {
+            if !c.spec.sections.is_empty() {
+                engine.sections(*thread, &c.spec.sections);
+            }
+            if c.spec.abort {
+                engine.abort_at_deadlines(*thread);
+            }
+        }
+    }
+    Ok((engine, infos))
+}
+
+/// The jobs of one thread of a copy; `None` for movies and programs.
+fn jobs(set: &TaskSet, c: &TaskCopy<'_>, thread: u32) -> Option<Load> {
+    Some(Load::Jobs {
+        first: c.first_release,
+        period: c.spec.period,
+        delays: Vec::new(),
+        deadline: c.spec.deadline,
+        times: thread_times(set, c, thread)?,
+        marks: c.spec.marks && c.spec.budget.is_some(),
+    })
+}
+
+/// What is known of a best-effort thread.
+fn best_effort_info(set: &TaskSet, name: String, copy: u32, period: u64) -> TaskInfo {
+    TaskInfo {
+        name,
+        entry: set.tasks.len() as u32,
+        copy,
+        class: Class::BestEffort,
+        period,
+        deadline: 0,
+        budget: 0,
+        tid: 0,
+    }
+}
