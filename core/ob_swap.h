@@ -125,7 +125,6 @@ OB_FN void ob_reorder(ob_p ob OB_ARG, ob_task_p tasks OB_ARG, u64 count, u32 ord
 		if (!t->waiting || t->server || t->placed == order)
 			continue;
 		ob_others_subtract(ob, t);
-		t->vtime = ob_min(t->vtime, t->node.key);
 		t->expires = 0;
 		ob_others_put(ob, t, OB_NEVER);
 	}
