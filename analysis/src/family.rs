@@ -122,6 +122,7 @@ impl Family {
                 value: None,
                 group: None,
                 purse: None,
+                set: None,
                 work: Work::Trace {
                     path: format!("{name}-{}.csv", plan.name).into(),
                     start,
@@ -142,6 +143,7 @@ impl Family {
             overheads: Overheads::default(),
             groups: Vec::new(),
             purses: Vec::new(),
+            sets: Vec::new(),
             tasks: plans.iter().enumerate().map(entry).collect(),
             best_effort: Some(BestEffort { count: BEST_EFFORT, nice: 0, order: Others::default() }),
             name,

@@ -105,6 +105,7 @@ fn entry(k: u32, period: u64, budget: u64, offset: u64, overrun: u64) -> TaskEnt
         value: None,
         group: None,
         purse: None,
+        set: None,
         work: Work::Uniform(budget * 40 / 100, budget * overrun / 100),
     }
 }
@@ -134,6 +135,7 @@ fn finished(
         overheads: overheads(cpus),
         groups: Vec::new(),
         purses: Vec::new(),
+        sets: Vec::new(),
         tasks,
         best_effort: None,
     }

@@ -115,6 +115,7 @@ fn granted(set: &TaskSet, policy: &CorePolicy) -> Vec<Option<Reservation>> {
             value: None,
             group: None,
             purse: None,
+            set: None,
         };
         match book.answer(Peer { uid: 0, connection: 1 }, Request::Reserve(reserve)) {
             Response::Granted { .. } => engine.made.borrow().last().cloned(),
@@ -150,6 +151,7 @@ fn any_set() -> impl Strategy<Value = TaskSet> {
                     value: None,
                     group: None,
                     purse: None,
+                    set: None,
                     work: Work::Uniform(budget, budget),
                 }
             };
@@ -167,6 +169,7 @@ fn any_set() -> impl Strategy<Value = TaskSet> {
                 overheads: Overheads::default(),
                 groups: Vec::new(),
                 purses: Vec::new(),
+                sets: Vec::new(),
                 tasks: (0..).zip(tasks).map(entry).collect(),
                 best_effort: None,
             }

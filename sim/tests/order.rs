@@ -192,6 +192,7 @@ fn set_of(case: &Case) -> TaskSet {
         value: None,
         group: None,
         purse: None,
+        set: None,
         work: Work::Uniform(task.times[0] / 2, task.times[0]),
     };
     TaskSet {
@@ -208,6 +209,7 @@ fn set_of(case: &Case) -> TaskSet {
         overheads: Overheads { dispatch: 3_000, preemption: 1_000, migration: 2_000 },
         groups: Vec::new(),
         purses: Vec::new(),
+        sets: Vec::new(),
         tasks: case.tasks.iter().filter(|t| !t.times.is_empty()).enumerate().map(entry).collect(),
         best_effort: Some(BestEffort {
             count: case.best_effort as u32,

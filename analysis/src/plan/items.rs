@@ -79,8 +79,9 @@ pub fn items(set: &TaskSet, machine: &Machine) -> Vec<Item> {
             .chain(tasks.map(|copy| cpus_of(set, copy)))
             .collect();
         let all = set.group_cpus(g);
-        let domains = (0..).map(|domain| machine.domain_cpus(domain)).take_while(|cpus| *cpus != 0);
-        let common = domains
+        let common = machine
+            .domain_masks()
+            .into_iter()
             .filter(|domain| members.iter().all(|cpus| cpus & domain != 0))
             .fold(0, |sum, domain| sum | (domain & all));
         let cpus = if common == 0 { all } else { common };

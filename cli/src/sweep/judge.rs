@@ -129,6 +129,7 @@ impl Played {
             value: None,
             group: None,
             purse: None,
+            set: None,
             work: Work::Constant(task.wcet.saturating_mul(self.stretch)),
         };
         TaskSet {
@@ -145,6 +146,7 @@ impl Played {
             overheads: Overheads::default(),
             groups: Vec::new(),
             purses: Vec::new(),
+            sets: Vec::new(),
             tasks: tasks.iter().enumerate().map(entry).collect(),
             best_effort: None,
         }

@@ -5,12 +5,14 @@
 mod group;
 mod parse;
 mod purse;
+mod sets;
 mod table;
 mod work;
 mod write;
 
 pub use group::Group;
 pub use purse::{Purse, Segment};
+pub use sets::{CpuSet, DEFAULT_SET, Part, home};
 pub use work::load_trace;
 
 use std::fmt;
@@ -92,6 +94,9 @@ pub struct TaskSet {
     pub max_share: Option<Fraction>,
     /// Number of equal clusters under the `c-…` orders; divides `cpus`.
     pub clusters: u32,
+    /// The `[[set]]` entries in the order of the file.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub sets: Vec<CpuSet>,
     /// Kernel the lab boots.
     pub kernel: Kernel,
     /// Costs in the simulator.
@@ -163,6 +168,9 @@ pub struct TaskEntry {
     /// Index of the purse it takes from, too, in [`TaskSet::purses`]; such a task has a budget.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub purse: Option<usize>,
+    /// Index of the set that is to serve it in [`TaskSet::sets`]; `None` = as [`TaskSet::part_of`] says.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub set: Option<usize>,
     /// What each job does.
     pub work: Work,
 }

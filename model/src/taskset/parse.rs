@@ -8,14 +8,14 @@ use toml::de::DeTable;
 
 use super::table::{self, At, Fault, Table, fault};
 use super::{
-    BestEffort, Group, Kernel, LoadError, Overheads, Purse, TaskEntry, TaskSet, group, limits,
-    purse, work,
+    BestEffort, CpuSet, Group, Kernel, LoadError, Overheads, Purse, TaskEntry, TaskSet, group,
+    limits, purse, sets, work,
 };
 use crate::others::Others;
 use crate::policy::{DEFAULT_SHARE, Policy};
 use crate::units::{Fraction, clip, format_duration, format_percent};
 
-const TOP: [&str; 15] = [
+const TOP: [&str; 16] = [
     "name",
     "title",
     "cpus",
@@ -25,6 +25,7 @@ const TOP: [&str; 15] = [
     "best_effort_share",
     "max_share",
     "clusters",
+    "set",
     "kernel",
     "overheads",
     "group",
@@ -32,9 +33,9 @@ const TOP: [&str; 15] = [
     "task",
     "best_effort",
 ];
-const TASK: [&str; 14] = [
+const TASK: [&str; 15] = [
     "name", "count", "period", "deadline", "budget", "offset", "stagger", "affinity", "marks",
-    "user", "value", "group", "purse", "work",
+    "user", "value", "group", "purse", "set", "work",
 ];
 const EXAMPLE: &str = "cpus = 1, duration = \"1s\" and a [[task]] with name, period and work";
 
@@ -113,7 +114,8 @@ fn top(folder: &Path, document: &DeTable<'_>, stem: &str) -> Result<TaskSet, Fau
         None => DEFAULT_SHARE,
     };
     let purses = purse::read(&top)?;
-    let groups = group::read(&top, cpus, &purses)?;
+    let sets = sets::read(&top, cpus)?;
+    let groups = group::read(&top, cpus, &purses, &sets)?;
     let set = TaskSet {
         name,
         title,
@@ -126,9 +128,10 @@ fn top(folder: &Path, document: &DeTable<'_>, stem: &str) -> Result<TaskSet, Fau
         clusters: clusters(&top, cpus)?,
         kernel: kernel(&top)?,
         overheads: overheads(&top)?,
-        tasks: tasks(folder, &top, cpus, duration, (&groups, &purses))?,
+        tasks: tasks(folder, &top, cpus, duration, (&groups, &purses, &sets))?,
         groups,
         purses,
+        sets,
         best_effort: best_effort(&top)?,
     };
     if set.tasks.is_empty() && set.best_effort_count() == 0 {
@@ -137,6 +140,7 @@ fn top(folder: &Path, document: &DeTable<'_>, stem: &str) -> Result<TaskSet, Fau
     check_users(&top, &set)?;
     group::check(&top, &set)?;
     purse::check(&top, &set)?;
+    sets::check(&top, &set)?;
     let jobs: u64 = set.copies().map(|c| c.jobs).sum();
     if jobs > limits::JOBS {
         let reason = format!("the tasks would release {jobs} jobs, more than {}", limits::JOBS);
@@ -151,7 +155,7 @@ fn tasks(
     top: &Table<'_, '_>,
     cpus: u32,
     duration: u64,
-    (groups, purses): (&[Group], &[Purse]),
+    (groups, purses, sets): (&[Group], &[Purse], &[CpuSet]),
 ) -> Result<Vec<TaskEntry>, Fault> {
     let mut tasks: Vec<TaskEntry> = Vec::new();
     let Some(list) = top.value("task") else { return Ok(tasks) };
@@ -168,6 +172,7 @@ fn tasks(
         let mut task = task(folder, &t, cpus, duration)?;
         task.group = group::of_task(&t, &task, groups, cpus)?;
         task.purse = purse::of(&t, purses)?;
+        task.set = sets::of(&t, sets)?;
         if tasks.iter().any(|other| other.name == task.name) {
             let at = t.value("name").map_or(t.at, |v| v.span().start);
             let reason = format!("two tasks are called \"{}\"", task.name);
@@ -261,6 +266,7 @@ fn task(folder: &Path, t: &Table<'_, '_>, cpus: u32, duration: u64) -> Result<Ta
         value: value.map(|v| v.value as u64),
         group: None,
         purse: None,
+        set: None,
         work,
     })
 }
@@ -351,9 +357,16 @@ fn policies(top: &Table<'_, '_>) -> Result<Vec<Policy>, Fault> {
     Ok(policies)
 }
 
-fn clusters(top: &Table<'_, '_>, cpus: u32) -> Result<u32, Fault> {
+/// As many clusters as asked for, if so many CPUs can be divided by that; else two, or one.
+pub(super) fn clusters_of(cpus: u32, asked: u32) -> u32 {
+    let usual = if cpus.is_multiple_of(2) { 2 } else { 1 };
+    if asked > 0 && cpus.is_multiple_of(asked) { asked } else { usual }
+}
+
+/// How many clusters `cpus` CPUs form.
+pub(super) fn clusters(top: &Table<'_, '_>, cpus: u32) -> Result<u32, Fault> {
     let Some(c) = top.integer("clusters", 1, limits::CPUS as i64)? else {
-        return Ok(if cpus.is_multiple_of(2) { 2 } else { 1 });
+        return Ok(clusters_of(cpus, 0));
     };
     if !cpus.is_multiple_of(c.value as u32) {
         let reason = format!("{} clusters do not divide {cpus} CPUs equally", c.value);

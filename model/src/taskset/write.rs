@@ -3,7 +3,7 @@
 
 use std::fmt::Write;
 
-use super::{Group, Kernel, Overheads, Purse, Segment, TaskEntry, TaskSet, Work};
+use super::{CpuSet, Group, Kernel, Overheads, Purse, Segment, TaskEntry, TaskSet, Work};
 use crate::units::{format_duration, format_percent};
 
 impl TaskSet {
@@ -41,6 +41,7 @@ impl TaskSet {
                 line(&mut text, key, &time(ns));
             }
         }
+        self.sets.iter().for_each(|set| set.to_toml(&mut text));
         self.purses.iter().for_each(|purse| purse.to_toml(self, &mut text));
         self.groups.iter().for_each(|group| group.to_toml(self, &mut text));
         self.tasks.iter().for_each(|task| task.to_toml(self, &mut text));
@@ -50,6 +51,16 @@ impl TaskSet {
             line(&mut text, "order", &quoted(best_effort.order.name()));
         }
         text
+    }
+}
+
+impl CpuSet {
+    fn to_toml(&self, text: &mut String) {
+        text.push_str("\n[[set]]\n");
+        line(text, "name", &quoted(&self.name));
+        line(text, "cpus", &format!("{:?}", self.cpus));
+        line(text, "policy", &quoted(&self.policy.to_string()));
+        line(text, "clusters", &self.clusters.to_string());
     }
 }
 
@@ -92,6 +103,9 @@ impl Group {
         if let Some(purse) = self.purse {
             line(text, "purse", &quoted(&set.purses[purse].name));
         }
+        if let Some(named) = self.set {
+            line(text, "set", &quoted(&set.sets[named].name));
+        }
     }
 }
 
@@ -122,6 +136,9 @@ impl TaskEntry {
         }
         if let Some(purse) = self.purse {
             line(text, "purse", &quoted(&set.purses[purse].name));
+        }
+        if let Some(named) = self.set {
+            line(text, "set", &quoted(&set.sets[named].name));
         }
         let work = match &self.work {
             Work::Constant(ns) => format!("constant = {}", time(*ns)),
