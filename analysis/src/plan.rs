@@ -19,7 +19,7 @@ use crate::partition::Packing;
 use crate::semi::{Planner, SHARE_LEAST, Share};
 use crate::sporadic::Sporadic;
 
-pub use items::{Item, Layout, Of, Seat, items};
+pub use items::{Item, Layout, Of, Seat, items, lay_out, machine_of};
 
 /// What a reservation asks for; times in ns, budget and period at least 1.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -230,11 +230,7 @@ impl Taken {
         let cpus = ground.allowed(domain, demand);
         let served = flows[domain].serve(key, &cpus, load);
         debug_assert_eq!(served, load, "what was tried fits");
-        Some(Place {
-            domain: ground.number(domain),
-            cpus: ground.machine.mask(&cpus),
-            split: None,
-        })
+        Some(Place { domain: ground.number(domain), cpus: ground.machine.mask(&cpus), split: None })
     }
 
     /// The greatest load with this demand's affinity that fits; of one that does not fit itself.
@@ -396,7 +392,8 @@ impl Plan {
             .map(|d| whole(self.ground.number(d), machine.mask(&self.ground.allowed(d, demand))))
             .or_else(|| at.filter(there).cloned())
             .unwrap_or_else(|| {
-                whole(self.ground.number(0), machine.mask(&self.ground.domains[0]))
+                let first = self.ground.domains.first();
+                whole(machine.cpus[0].id, first.map_or(0, |cpus| machine.mask(cpus)))
             })
     }
 }

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! From a task-set file to a simulation: tasks, reservations, their CPUs.
 
-use onbeat_analysis::machine::Machine;
-use onbeat_analysis::plan::{Plan, Seat};
+use onbeat_analysis::plan::{Seat, lay_out, machine_of};
 use onbeat_analysis::semi::SHARE_LEAST;
 use onbeat_core::ffi;
 use onbeat_model::policy::{CorePolicy, Order, Server};
@@ -135,22 +134,25 @@ fn order_within(set: &TaskSet, policy: &CorePolicy, of: Option<usize>) -> u32 {
 
 /// The reservations, with shares of split tasks of at least `share_least` ns.
 fn planned(set: &TaskSet, policy: &CorePolicy, share_least: u64) -> Planned {
-    let share = set.best_effort_share;
-    let machine = Machine::under(policy.order, set.cpus, set.clusters, share);
-    let layout = Plan::with_shares(machine, share_least).lay_out(set);
-    let groups = set.groups.iter().zip(layout.groups).map(|(group, seat)| Reservation {
-        budget: group.budget,
-        period: group.period,
-        deadline: group.deadline.min(group.period),
-        cpus: seat.at.cpus,
-        domain: seat.at.domain,
-        kind: kind(group.rule.unwrap_or(policy.server)),
-        order: order_within(set, policy, group.parent),
-        marks: false,
-        split: None,
+    let layout = lay_out(set, policy, share_least);
+    let parts = set.parts();
+    let groups = set.groups.iter().enumerate().zip(layout.groups).map(|((g, group), seat)| {
+        let policy = set.policy_of(&parts[set.part_of_group(g)], policy);
+        Reservation {
+            budget: group.budget,
+            period: group.period,
+            deadline: group.deadline.min(group.period),
+            cpus: seat.at.cpus,
+            domain: seat.at.domain,
+            kind: kind(group.rule.unwrap_or(policy.server)),
+            order: order_within(set, &policy, group.parent),
+            marks: false,
+            split: None,
+        }
     });
     let one = |(copy, seat): (TaskCopy<'_>, Option<Seat>)| {
         let (spec, Seat { at, .. }) = (copy.spec, seat?);
+        let policy = set.policy_of(&parts[set.part_of(spec)], policy);
         Some(Reservation {
             budget: spec.budget?,
             period: spec.period,
@@ -158,7 +160,7 @@ fn planned(set: &TaskSet, policy: &CorePolicy, share_least: u64) -> Planned {
             cpus: at.cpus,
             domain: at.domain,
             kind: kind(policy.server),
-            order: order_within(set, policy, spec.group),
+            order: order_within(set, &policy, spec.group),
             marks: spec.marks,
             split: at.split,
         })
@@ -183,17 +185,20 @@ fn engine(
     let copies: Vec<_> = set.copies().collect();
     let best_effort = set.best_effort_count() as usize;
     let all = if set.cpus == 64 { u64::MAX } else { (1 << set.cpus) - 1 };
-    let domains = policy.order.domains(set.cpus, set.clusters);
     let permille = set.best_effort_share * onbeat_model::units::Fraction::from_integer(1000);
     let mut core = Core::new(
         set.cpus,
-        domains,
+        1,
         permille.ceil().to_integer() as u32,
         SHARE_QUANTUM,
         copies.len() + best_effort,
         if detail == Detail::All { 1 << 14 } else { 0 },
     );
 
+    for part in &set.parts() {
+        let masks = machine_of(set, part, policy).domain_masks();
+        masks.into_iter().for_each(|cpus| core.regroup(cpus, 0));
+    }
     core.among_others(set.others().number());
 
     let mut infos = Vec::new();
