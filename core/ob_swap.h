@@ -4,8 +4,8 @@
  * is in force.
  *
  * A domain stands in the slot of the lowest of its CPUs. Sets are disjoint, so slots never collide.
- * A set's policy is swapped in short steps, each under the lock once: its CPUs are told which domain
- * they are of (ob_regroup), then each reservation is taken to its new domain, rule and order
+ * A set's policy is swapped in short steps, each under the lock once: its CPUs are told which
+ * domain they are of (ob_regroup), then each reservation is taken to its new domain, rule and order
  * (ob_server_swap), then the CPUs pick again (ob_regroup once more). Between the steps what has not
  * been taken over yet is served where its old domain still has a CPU, or waits; keys of two orders
  * stand side by side. docs/sets.md says how long that is.
@@ -16,8 +16,8 @@
  *   by s has so far, so there is a schedule that goes on with these pairs; on one CPU EDF finds it
  *   (Dertouzos, "Control robotics: the procedural control of physical processes", 1974).
  * - Else the server takes up its job as a constant bandwidth server does that has slept: if what is
- *   left by s is more than its bandwidth until then, it has a whole budget by t + D instead. So from
- *   t on nobody asks for more than Q/P (Abeni and Buttazzo 1998), whatever was late before. Who
+ *   left by s is more than its bandwidth until then, it has a whole budget by t + D instead. So
+ * from t on nobody asks for more than Q/P (Abeni and Buttazzo 1998), whatever was late before. Who
  *   moves may be late by that, at most D.
  * - Without an enforced budget before, or split before or after, it begins anew at t.
  */

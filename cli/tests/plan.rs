@@ -10,7 +10,7 @@ use onbeat_analysis::plan::Place;
 use onbeat_core::ffi::ob_server;
 use onbeat_kernel::engine::Engine;
 use onbeat_kernel::reservations::{Book, Peer};
-use onbeat_kernel::scheduler::Reservation;
+use onbeat_kernel::scheduler::{Reservation, Rule};
 use onbeat_kernel::settings::Settings;
 use onbeat_kernel::system::{Above, Facts, System, Watch};
 use onbeat_model::policy::{CORE, CorePolicy, Server};
@@ -43,6 +43,18 @@ impl Engine for Notes {
 
     fn place(&mut self, id: u32, place: &Place, _: u64) -> anyhow::Result<()> {
         self.made.borrow_mut()[id as usize].place = place.clone();
+        Ok(())
+    }
+
+    fn swap(&mut self, id: u32, place: &Place, rate: u64, _: Rule) -> anyhow::Result<()> {
+        self.place(id, place, rate)
+    }
+
+    fn regroup(&mut self, _: u64) -> anyhow::Result<()> {
+        Ok(())
+    }
+
+    fn reorder(&mut self, _: u32) -> anyhow::Result<()> {
         Ok(())
     }
 
@@ -94,13 +106,9 @@ impl System for Crowd {
 fn granted(set: &TaskSet, policy: &CorePolicy) -> Vec<Option<Reservation>> {
     let engine = Notes { made: Rc::default(), cpus: set.cpus };
     let settings = Settings {
-        order: policy.order,
-        server: policy.server,
-        cpus: set.cpus,
-        clusters: set.clusters,
-        usable: engine.online(),
         best_effort_share: set.best_effort_share,
         user_share: Fraction::from_integer(1),
+        ..Settings::whole(policy.order, policy.server, set.cpus, set.clusters)
     };
     let mut book = Book::new(engine.clone(), Crowd, settings);
     let ask = |(copy, pid): (onbeat_model::taskset::TaskCopy<'_>, u32)| {

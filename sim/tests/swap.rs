@@ -29,7 +29,7 @@ fn terms(case: &Case, i: usize, policy: &CorePolicy) -> Reservation {
     let domain = *masks.iter().find(|mask| **mask >> task.home & 1 == 1).expect("a home");
     let away = (task.cpus & !(1 << task.home) & (u64::MAX >> (64 - case.cpus))).trailing_zeros();
     let (first, budget) = (task.budget.unwrap() / 2, task.budget.unwrap());
-    let split = (policy.order.splits() && i % 2 == 0 && away < case.cpus).then(|| Split {
+    let split = (policy.order.splits() && i.is_multiple_of(2) && away < case.cpus).then(|| Split {
         window: task.deadline / 2,
         postponed: policy.order.name() == "edf-wmr",
         shares: vec![(task.home, first), (away, budget - first)],

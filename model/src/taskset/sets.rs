@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::parse::{clusters_of, cpu_list, plain_name};
 use super::table::{Fault, Table, fault, wrong_type};
-use super::{TaskEntry, TaskSet};
+use super::{Group, TaskEntry, TaskSet};
 use crate::policy::{CorePolicy, Policy};
 use crate::units::clip;
 
@@ -85,6 +85,53 @@ impl TaskSet {
     /// The policy of a part, where `played` serves the default set.
     pub fn policy_of(&self, part: &Part, played: &CorePolicy) -> CorePolicy {
         part.set.map_or(*played, |set| *self.sets[set].core())
+    }
+
+    /// One of [`TaskSet::parts`] and what it serves as a task set of its own, on CPUs from 0 on.
+    ///
+    /// # Panics
+    /// There is no part of that number.
+    pub fn alone(&self, number: usize) -> TaskSet {
+        let part = self.parts().swap_remove(number);
+        let own: Vec<u32> = (0..self.cpus).filter(|cpu| part.cpus >> cpu & 1 == 1).collect();
+        let here = |list: &Option<Vec<u32>>| {
+            let list = list.as_ref()?;
+            let at = |cpu: &u32| own.iter().position(|own| own == cpu).map(|at| at as u32);
+            Some(list.iter().filter_map(at).collect::<Vec<u32>>())
+                .filter(|list| list.len() < own.len())
+        };
+        let kept: Vec<usize> =
+            (0..self.groups.len()).filter(|g| self.part_of_group(*g) == number).collect();
+        let index = |g: usize| kept.iter().position(|kept| *kept == g);
+        let mut set = TaskSet {
+            cpus: own.len() as u32,
+            clusters: part.clusters,
+            sets: Vec::new(),
+            tasks: Vec::new(),
+            groups: Vec::new(),
+            ..self.clone()
+        };
+        if let Some(named) = part.set.map(|named| &self.sets[named]) {
+            set.name = format!("{}, set {}", self.name, named.name);
+            set.policies = vec![named.policy.clone()];
+        }
+        for group in kept.iter().map(|g| &self.groups[*g]) {
+            set.groups.push(Group {
+                parent: group.parent.and_then(index),
+                cpus: here(&group.cpus),
+                set: None,
+                ..group.clone()
+            });
+        }
+        for task in self.tasks.iter().filter(|task| self.part_of(task) == number) {
+            set.tasks.push(TaskEntry {
+                group: task.group.and_then(index),
+                affinity: here(&task.affinity),
+                set: None,
+                ..task.clone()
+            });
+        }
+        set
     }
 
     /// Which of [`TaskSet::parts`] serves a group: its own, or that of the group it is in.
@@ -328,6 +375,19 @@ mod tests {
 
     fn parse_again(set: &TaskSet) -> TaskSet {
         TaskSet::from_bytes(set.to_toml().as_bytes(), Path::new("set.toml")).unwrap()
+    }
+
+    #[test]
+    fn a_part_alone_has_its_own_tasks_on_cpus_from_0_on() {
+        let group = "[[group]]\nname = \"g\"\nbudget = \"2ms\"\nperiod = \"10ms\"\nset = \"b\"\n";
+        let more = task("group = \"g\"\naffinity = [3]").replace("\"t\"", "\"u\"");
+        let set = parse(&(TWO.to_owned() + group + &task("affinity = [0, 1]") + &more)).unwrap();
+        let (first, last) = (set.alone(0), set.alone(2));
+        assert_eq!((first.cpus, first.tasks.len(), &first.tasks[0].affinity), (1, 1, &None));
+        assert_eq!((last.cpus, last.groups.len(), last.tasks[0].group), (2, 1, Some(0)));
+        assert_eq!(last.tasks[0].affinity, Some(vec![1]));
+        assert_eq!(last.policies, ["c-edf+cbs".parse().unwrap()]);
+        assert!(set.alone(1).tasks.is_empty());
     }
 
     #[test]
