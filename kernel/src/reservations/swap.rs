@@ -127,11 +127,16 @@ impl<E: Engine, S: System> Book<E, S> {
             );
         }
         let mut admission = Admission::new(is.machine(self.online, &self.above));
+        let stays = self.rooms[room].settings.domains() == is.domains();
         let mut held: Vec<(&u32, &Held)> = self.held.iter().filter(|(_, h)| here(h)).collect();
         held.sort_by_key(|(_, h)| (h.state != State::Live, h.order));
         let (mut planned, mut left_out) = (Vec::new(), Vec::new());
         for (id, h) in held {
-            let (place, fits) = admission.keep(*id, &h.demand, &h.place);
+            // In other domains the CPUs that it has had mean nothing.
+            let (place, fits) = match stays {
+                true => admission.keep(*id, &h.demand, &h.place),
+                false => admission.move_in(*id, &h.demand),
+            };
             let fits = fits || is.order.key.chooses();
             let live = h.state == State::Live;
             let rest = is.longest_rest(is.server, h.demand.budget, h.demand.period);
