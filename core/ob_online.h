@@ -74,7 +74,7 @@ OB_FN void ob_server_go_on(ob_p ob OB_ARG, ob_server_p sv OB_ARG, u64 now)
 }
 
 /* Places `sv` anew, as `terms` say, after CPUs came or went. */
-OB_FN void ob_server_place(ob_p ob OB_ARG, ob_server_p sv OB_ARG, ob_terms_p terms OB_ARG, u64 now)
+OB_INLINE void ob_server_place(ob_p ob, ob_server_p sv, ob_terms_p terms, u64 now)
 {
 	ob_server_take(ob, sv, terms);
 	ob_server_go_on(ob, sv, now);

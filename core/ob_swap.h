@@ -96,8 +96,10 @@ OB_FN void ob_rule_enter(ob_p ob OB_ARG, ob_server_p sv OB_ARG, u32 fresh, u32 a
 		ob_policy_exhausted(ob, sv, now);
 }
 
-/* `sv`, a member of no group, goes on by the rule and order and at the place that `terms` say. */
-OB_FN void ob_server_swap(ob_p ob OB_ARG, ob_server_p sv OB_ARG, ob_terms_p terms OB_ARG, u64 now)
+/* `sv`, a member of no group, has the rule and order and the place that `terms` say, in no queue
+ * yet.
+ */
+OB_FN void ob_server_change(ob_p ob OB_ARG, ob_server_p sv OB_ARG, ob_terms_p terms OB_ARG, u64 now)
 {
 	u32 fresh = !ob_policy_enforces(sv) || ob_place_moves(sv);
 
@@ -108,6 +110,13 @@ OB_FN void ob_server_swap(ob_p ob OB_ARG, ob_server_p sv OB_ARG, ob_terms_p term
 	sv->order = terms->order;
 	ob_server_take(ob, sv, terms);
 	ob_rule_enter(ob, sv, fresh || ob_place_moves(sv), terms->anew, now);
+}
+
+/* The same, and it goes on so. (Two calls, not one in the other, for the kernel's stack is short.)
+ */
+OB_INLINE void ob_server_swap(ob_p ob, ob_server_p sv, ob_terms_p terms, u64 now)
+{
+	ob_server_change(ob, sv, terms, now);
 	ob_server_go_on(ob, sv, now);
 }
 

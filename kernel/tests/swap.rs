@@ -11,8 +11,7 @@ use std::process::Child;
 use std::time::Duration;
 
 use guest::{
-    Facts, Machine, built, burn, child, fact, finish, kill, pin, scheduler, signal, soon, spin,
-    state,
+    Facts, Machine, built, burn, child, fact, finish, kill, scheduler, signal, soon, spin, state,
 };
 use onbeat_client::{Params, Service};
 use onbeat_lab::Flavour;
@@ -95,6 +94,28 @@ fn swap(service: &mut Service, set: &str, policy: &str) -> u64 {
     }
 }
 
+/// How long a swap of so many reservations takes, ns: the least of ten.
+fn fastest(service: &mut Service, count: u64) -> u64 {
+    assert_eq!(swap(service, "b", "g-fifo"), 1);
+    let sleepers: Vec<i32> =
+        (0..count).map(|_| child(|| std::thread::sleep(Duration::from_secs(1)))).collect();
+    for (pid, i) in sleepers.iter().zip(1..) {
+        let params = Params::new(MS / 10, (100 + i) * MS).in_set("b");
+        service.reserve(*pid as u32, "sleeps", &params).unwrap();
+    }
+    let took = (0..10).map(|turn| {
+        let policy = ["g-edzl+cbs", "g-edf+cbs-hard"][turn % 2].into();
+        let answer = service.ask(&Request::Swap { set: "b".into(), policy }).unwrap();
+        let Response::Swapped { took_ns, reservations, .. } = answer else { panic!("{answer:?}") };
+        assert_eq!(reservations as u64, count);
+        took_ns
+    });
+    let took = took.min().unwrap();
+    kill(&sleepers);
+    assert!(soon(|| held().is_empty()));
+    took
+}
+
 #[test]
 #[ignore = "the guest's side"]
 fn in_the_guest() {
@@ -146,12 +167,15 @@ fn in_the_guest() {
     let others = held.iter().filter(|r| r.name == "any");
     fact("other-jobs", others.map(|r| r.jobs).min().unwrap());
     let before: Vec<u64> = hogs.iter().map(|pid| guest::consumed(&[*pid])).collect();
-    pin(0);
     let runs = |(pid, before): (&i32, &u64)| soon(|| guest::consumed(&[*pid]) > *before);
     fact("stays", hogs.iter().zip(&before).filter(|hog| runs(*hog)).count());
     fact("state", state());
     kill(&children);
     kill(&hogs);
+    assert!(soon(|| self::held().is_empty()));
+    for count in [1, 10, 100] {
+        fact(&format!("us-for-{count}"), fastest(&mut ask, count) / 1000);
+    }
     signal(&service, libc::SIGTERM);
     assert!(finish(service).0.success());
 }

@@ -93,9 +93,10 @@ static __noinline int place(struct shell_place *arg)
 		if (held) {
 			ob_account_set(sv, terms->rate, now);
 			if (arg->swap)
-				ob_server_swap(&shell->ob, sv, terms, now);
+				ob_server_change(&shell->ob, sv, terms, now);
 			else
-				ob_server_place(&shell->ob, sv, terms, now);
+				ob_server_take(&shell->ob, sv, terms);
+			ob_server_go_on(&shell->ob, sv, now);
 		}
 		UNLOCK(fx);
 		effects_apply(&fx);
