@@ -56,11 +56,11 @@ fn who_keeps_its_budget_is_in_time_in_hundreds_of_swaps_that_isolate_and_elsewhe
     let facts = facts();
     println!("{facts:?}");
     assert_eq!(facts["state"], "enabled");
-    assert!(facts["swaps"].parse::<u64>().unwrap() >= 400);
-    assert!(facts["owed"].parse::<u64>().unwrap() >= 200);
+    assert!(facts["swaps"].parse::<u64>().unwrap() >= 250);
+    assert!(facts["owed"].parse::<u64>().unwrap() >= 150);
     assert_eq!(facts["owed-late"], "0", "by {} ns", facts["owed-tardiness"]);
     // The other set's programs go on, whatever its policies promise.
-    assert!(facts["other-jobs"].parse::<u64>().unwrap() >= 50);
+    assert!(facts["other-jobs"].parse::<u64>().unwrap() >= 30);
     // Both parts of best effort go on.
     assert!(facts["stays"].parse::<u64>().unwrap() == 2);
 }
@@ -149,7 +149,7 @@ fn in_the_guest() {
         (random >> 33) as usize % most
     };
     let mut swaps = 0;
-    for turn in 0..300 {
+    for turn in 0..200 {
         swaps += swap(&mut ask, "default", fixed[below(fixed.len())].name);
         swaps += swap(&mut ask, "b", any[below(any.len())].name);
         if turn % 3 == 0 {

@@ -12,6 +12,7 @@ use onbeat_model::units::format_duration;
 
 use super::{Book, Held, Peer, Problem, REST_MOST, Room, State, problem};
 use crate::engine::Engine;
+use crate::priority::Raised;
 use crate::scheduler::Rule;
 use crate::settings::Settings;
 use crate::system::System;
@@ -49,10 +50,10 @@ impl<E: Engine, S: System> Book<E, S> {
             let (admission, mut planned) = self.tried(room, &is)?;
             planned.sort_by_key(|p| p.period);
             self.carry_out(&was, &is, &planned)?;
-            reservations = planned.len();
             for Planned { id, place, fits, .. } in planned {
                 let held = self.held.get_mut(&id).expect("it was planned");
                 (held.place, held.guaranteed) = (place, fits);
+                reservations += usize::from(held.state == State::Live);
             }
             let (name, from, to) = (is.name.clone(), was.policy(), is.policy());
             self.rooms[room] = Room { settings: is.clone(), admission };
@@ -176,6 +177,8 @@ impl<E: Engine, S: System> Book<E, S> {
         let failed = |e: anyhow::Error| {
             Problem(format!("the policy cannot be swapped: {e:#}"), "restart scx_onbeat".into())
         };
+        // Who has not been taken over waits for us: not for others' turns in between.
+        let _raised = Raised::now();
         let (rate, domains) = (self.rate(), is.domains());
         let anew = !(was.isolates() && is.isolates() && was.domains() == domains);
         let rule = Rule { kind: is.kind(), order: is.core_order(), anew };
