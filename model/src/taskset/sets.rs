@@ -395,7 +395,8 @@ mod tests {
         let set = |name: &str, cpus: &str, policy: &str| {
             format!("[[set]]\nname = \"{name}\"\ncpus = {cpus}\npolicy = \"{policy}\"\n")
         };
-        let purses = "[[purse]]\nname = \"p\"\nperiod = \"10ms\"\nsegments = [{ budget = \"1ms\", from = \"0s\", until = \"10ms\" }]\n";
+        let purses = "[[purse]]\nname = \"p\"\nperiod = \"10ms\"\n\
+                      segments = [{ budget = \"1ms\", from = \"0s\", until = \"10ms\" }]\n";
         let group = "[[group]]\nname = \"g\"\nbudget = \"2ms\"\nperiod = \"10ms\"\n";
         for (text, says) in [
             (set("default", "[1]", "p-edf+cbs") + &task(""), "CPUs that no [[set]] names"),

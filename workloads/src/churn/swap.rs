@@ -40,7 +40,8 @@ impl fmt::Display for Swaps {
         let us = |ns: u64| ns / 1000;
         write!(
             f,
-            ", {done} swaps ({refused} refused) of {all} reservations, {most} at most, in {} us at most, {} us on average",
+            ", {done} swaps ({refused} refused) of {all} reservations, {most} at most, in {} us at most, \
+             {} us on average",
             us(*longest),
             us(sum / (*done).max(1))
         )
