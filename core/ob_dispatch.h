@@ -10,10 +10,12 @@
  *   a thread sleeps         ob_stop, ob_sleep (ob_thread.h)
  *   a CPU's timer fires     ob_tick (ob_run.h)
  *   alarm_at passes         ob_alarm (ob_alarm.h)
+ *   a policy changes        ob_regroup, ob_server_swap, ob_reorder (ob_swap.h)
  */
 #ifndef OB_DISPATCH_H
 #define OB_DISPATCH_H
 
 #include "ob_alarm.h"
+#include "ob_swap.h"
 
 #endif

@@ -96,6 +96,18 @@ ob_task_p onbeat_step_next(ob_p ob, u32 cpu, ob_task_p prev, u64 now)
 {
 	return ob_next(ob, cpu, prev, now);
 }
+void onbeat_step_regroup(ob_p ob, u64 cpus, u64 now)
+{
+	ob_regroup(ob, cpus, now);
+}
+void onbeat_step_swap(ob_p ob, ob_server_p sv, ob_terms_p terms, u64 now)
+{
+	ob_server_swap(ob, sv, terms, now);
+}
+void onbeat_step_reorder(ob_p ob, ob_task_p tasks, u64 count, u32 order)
+{
+	ob_reorder(ob, tasks, count, order);
+}
 /* Takes the CPUs that must pick again. */
 u64 onbeat_step_kicks(ob_p ob)
 {

@@ -76,6 +76,18 @@ EXPORT void ENTRY(online)(ob_p ob, u32 cpu, u32 on, u64 now)
 {
 	ob_online(ob, cpu, on, now);
 }
+EXPORT void ENTRY(regroup)(ob_p ob, u64 cpus, u64 now)
+{
+	ob_regroup(ob, cpus, now);
+}
+EXPORT void ENTRY(swap)(ob_p ob, ob_server_p sv, ob_terms_p terms, u64 now)
+{
+	ob_server_swap(ob, sv, terms, now);
+}
+EXPORT void ENTRY(reorder)(ob_p ob, ob_task_p tasks, u64 count, u32 order)
+{
+	ob_reorder(ob, tasks, count, order);
+}
 EXPORT void ENTRY(strand)(ob_p ob, ob_server_p sv, u64 now)
 {
 	ob_server_strand(ob, sv, now);

@@ -43,8 +43,8 @@ OB_FN void ob_online(ob_p ob OB_ARG, u32 cpu, u32 on, u64 now)
 	ob_emit(ob, now, OB_KC(OB_EV_ONLINE, cpu), OB_TS(OB_NONE, OB_NONE), on, 0);
 }
 
-/* Places `sv` anew, as `terms` say, after CPUs came or went. */
-OB_FN void ob_server_place(ob_p ob OB_ARG, ob_server_p sv OB_ARG, ob_terms_p terms OB_ARG, u64 now)
+/* Takes `sv` to where `terms` say, in no queue yet. */
+OB_FN void ob_server_take(ob_p ob OB_ARG, ob_server_p sv OB_ARG, ob_terms_p terms OB_ARG)
 {
 	ob_server_dismiss(ob, sv);
 	ob_order_stale(sv);
@@ -61,11 +61,23 @@ OB_FN void ob_server_place(ob_p ob OB_ARG, ob_server_p sv OB_ARG, ob_terms_p ter
 		sv->urgent = 0;
 	}
 	ob_server_admit(ob, sv);
+}
+
+/* `sv` has been taken somewhere, and goes on there. */
+OB_FN void ob_server_go_on(ob_p ob OB_ARG, ob_server_p sv OB_ARG, u64 now)
+{
 	ob_server_expel(ob, sv, now);
 	ob_place_begin(ob, sv, now);
 	ob_server_requeue(ob, sv);
 	if (sv->state == OB_READY)
 		ob_preempt(ob, sv, sv->head ? sv->head->cpu : 0);
+}
+
+/* Places `sv` anew, as `terms` say, after CPUs came or went. */
+OB_INLINE void ob_server_place(ob_p ob, ob_server_p sv, ob_terms_p terms, u64 now)
+{
+	ob_server_take(ob, sv, terms);
+	ob_server_go_on(ob, sv, now);
 }
 
 #endif

@@ -211,18 +211,27 @@ OB_FN void ob_others_online(ob_p ob OB_ARG)
  * ends with the kernel's next tick. */
 #define OB_OTHERS_LEAD 16000000ULL
 
-/* Queues `t` near those who wait for its CPU, as if it had taken turns with them: no more than a
- * slice before them if it slept, no more than some turns of its own after them whatever it and
- * others had elsewhere. So nobody waits for longer than some turns of everybody. */
-OB_FN void ob_others_enqueue(ob_p ob OB_ARG, ob_task_p t OB_ARG, u32 woke, u64 now)
+/* Queues `t`, which has waited since `node.over` says, near those who wait for its CPU, as if it
+ * had taken turns with them: no more than a slice before them if it slept (`from` is where those
+ * with whom it shares CPUs are, else OB_NEVER), no more than some turns of its own after them
+ * whatever it and others had elsewhere. So nobody waits for longer than some turns of everybody. */
+OB_FN void ob_others_put(ob_p ob OB_ARG, ob_task_p t OB_ARG, u64 from)
 {
 	u64 here = t->cpus & OB_BIT(t->cpu);
 	/* Those that it took turns with: time may pass slower for others, that wait elsewhere. */
 	ob_node_p first = ob_tree_first(&ob->best_effort, here ? here : t->cpus);
 	u64 most = first ? first->key + ob_virtual(t, OB_OTHERS_LEAD) : OB_NEVER;
 
-	ob_among_place(ob, t, most, woke ? ob_others_vtime(ob, t, now) : OB_NEVER);
+	ob_among_place(ob, t, most, from);
+	t->placed = (u8)ob->others;
 	t->node.mask = ob_others_mask(ob, t);
+	t->waiting = 1;
+	ob_others_add(ob, t);
+}
+
+/* `t`, of best effort, waits: it `woke`, or was interrupted. */
+OB_FN void ob_others_enqueue(ob_p ob OB_ARG, ob_task_p t OB_ARG, u32 woke, u64 now)
+{
 	/* The greatest is who has waited for longest. A kernel thread that wakes counts as one who
 	 * has just lost its patience, no more, for others have too: grace periods and watchdogs
 	 * wait for it, and where reservations leave 5 % to a crowd, a turn of everybody takes
@@ -230,8 +239,7 @@ OB_FN void ob_others_enqueue(ob_p ob OB_ARG, ob_task_p t OB_ARG, u32 woke, u64 n
 	t->node.over = ~now;
 	if (woke && t->kernel)
 		t->node.over = ~(now > OB_PATIENCE ? now - OB_PATIENCE : 0);
-	t->waiting = 1;
-	ob_others_add(ob, t);
+	ob_others_put(ob, t, woke ? ob_others_vtime(ob, t, now) : OB_NEVER);
 }
 
 OB_INLINE void ob_others_remove(ob_p ob, ob_task_p t, u64 now)
@@ -239,7 +247,11 @@ OB_INLINE void ob_others_remove(ob_p ob, ob_task_p t, u64 now)
 	u64 cpus = t->node.mask & ob->share_ready;
 
 	ob_others_subtract(ob, t);
-	ob_among_taken(ob, t);
+	/* The order has changed since it was put there (ob_reorder). */
+	if (t->placed != ob->others)
+		t->vtime = ob_min(t->vtime, t->node.key);
+	else
+		ob_among_taken(ob, t);
 	if (!cpus)
 		return;
 	if (ob->best_effort.root)

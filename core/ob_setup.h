@@ -26,7 +26,8 @@ OB_INLINE int ob_init(ob_p ob, u32 nr_cpus, u32 nr_domains, u32 share_permille, 
 	ob->impatient.random = 0x6C62272Eu;
 	ob->due.random = 0x9C0F4A5Du;
 	ob->account[0].count = 1;
-	for (i = 0; i < nr_domains; i++) {
+	/* Later regrouping (ob_swap.h) may use any slot. */
+	for (i = 0; i < nr_cpus; i++) {
 		ob->domain[i].active.random = 0x85EBCA6Bu + i;
 		ob->domain[i].pledges.random = 0x165667B1u + i;
 		ob->domain[i].tight = 1;

@@ -85,7 +85,7 @@ struct ob_terms {
 	u32 legs;      /* 0: not split */
 	u32 group;     /* it serves reservations, not threads */
 	u32 purse;     /* 0: none; else its slot and 1 */
-	u32 pad;
+	u32 anew;      /* swap: its pair of budget and deadline is not kept (ob_swap.h) */
 	struct ob_leg plan[OB_MAX_LEGS];
 };
 

@@ -80,6 +80,7 @@ struct ob_task {
 	u8 leaves;
 	u8 listed;
 	u8 gone;
+	u8 placed; /* which order of best effort has put it where it waits or last waited */
 };
 
 struct ob_server {

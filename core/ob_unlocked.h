@@ -16,6 +16,10 @@
  * - ob->idle: single bits, atomically, so that nobody writes back another CPU's bit.
  * - ob->vtime: raised atomically, never lowered.
  * - `running` of a thread: written by the CPU that has it. `want`: under the lock.
+ * - `domain` of a CPU: written under the lock, when policies are swapped (ob_swap.h). Who reads the
+ *   old one without it looks into a queue that is another's, or empty, which is a guess: domains
+ *   stay where they are, and each step of a swap kicks the CPUs whose turn it changes.
+ * - ob->others: the same; hooks of the order before may still be called for what runs.
  * - all others: written under the lock; read without it they may be old. Who comes too late to be
  *   seen has kicked a CPU.
  *
@@ -120,7 +124,7 @@ OB_INLINE int ob_begin_alone(ob_p ob, ob_cpu_p c, ob_task_p t, int round)
 		return 1;
 	if (!ob->engaged || c->key == OB_KEY_SHARE)
 		return 0;
-	root = OB_READ(c->domain->active.root);
+	root = OB_READ(OB_READ(c->domain)->active.root);
 	return root && (root->sub_mask & OB_BIT(c->id));
 }
 
@@ -221,7 +225,7 @@ OB_INLINE int ob_is_next(ob_p ob, ob_cpu_p c, ob_task_p t)
 /* Whether a reservation waits for `c`, which runs nothing that the core knows of. */
 OB_INLINE int ob_is_passed_over(ob_cpu_p c)
 {
-	ob_node_p root = OB_READ(c->domain->active.root);
+	ob_node_p root = OB_READ(OB_READ(c->domain)->active.root);
 
 	return !c->curr && root && (root->sub_mask & OB_BIT(c->id));
 }

@@ -57,6 +57,11 @@ impl Admission {
         self.plan.keep(id, demand, at)
     }
 
+    /// Takes over a reservation as [`Admission::keep`] does, wherever another book had placed it.
+    pub fn move_in(&mut self, id: u32, demand: &Demand) -> (Place, bool) {
+        self.plan.place(id, demand)
+    }
+
     /// Gives a reservation back; whether there was one.
     pub fn release(&mut self, id: u32) -> bool {
         self.plan.remove(id).is_some()

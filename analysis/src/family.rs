@@ -125,6 +125,7 @@ impl Family {
                 threads: 1,
                 sections: Vec::new(),
                 abort: false,
+                set: None,
                 work: Work::Trace {
                     path: format!("{name}-{}.csv", plan.name).into(),
                     start,
@@ -147,6 +148,7 @@ impl Family {
             purses: Vec::new(),
             resources: Vec::new(),
             loads: Vec::new(),
+            sets: Vec::new(),
             tasks: plans.iter().enumerate().map(entry).collect(),
             best_effort: Some(BestEffort { count: BEST_EFFORT, nice: 0, order: Others::default() }),
             name,

@@ -68,6 +68,11 @@ impl Machine {
     /// CPUs 0 to `cpus` − 1, at most 64, under `order`: they form `clusters` equal groups if it is clustered. Each
     /// keeps `share` (0 to 1) for best-effort work.
     pub fn under(order: Order, cpus: u32, clusters: u32, share: Fraction) -> Self {
+        Self::of(order, &(0..cpus).collect::<Vec<_>>(), clusters, share)
+    }
+
+    /// The same of these CPUs, a set under a policy of its own.
+    pub fn of(order: Order, cpus: &[u32], clusters: u32, share: Fraction) -> Self {
         let domains = match (order.splits, order.sets) {
             (Splits::Early, _) => Domains::Split { postponed: false },
             (Splits::Postponed, _) => Domains::Split { postponed: true },
@@ -77,8 +82,7 @@ impl Machine {
         };
         // Even loads bear overruns better; EDF-WM is first fit by definition.
         let fit = if order.splits == Splits::Early { Fit::First } else { Fit::Worst };
-        let cpus: Vec<u32> = (0..cpus).collect();
-        Self { takes_all: order.key.chooses(), ..Self::new(&cpus, share, domains, fit) }
+        Self { takes_all: order.key.chooses(), ..Self::new(cpus, share, domains, fit) }
     }
 
     /// CPUs by number, all on line.
@@ -105,9 +109,16 @@ impl Machine {
         self.cpus.iter_mut().filter(|c| c.id == cpu).for_each(|c| c.online = false);
     }
 
+    /// CPUs of each domain, a bit for each. The lowest of them is the domain's number in [`crate::plan::Place`], and its
+    /// slot in the core.
+    pub fn domain_masks(&self) -> Vec<u64> {
+        self.domains().iter().map(|cpus| self.mask(cpus)).collect()
+    }
+
     /// CPUs of the domain of that number; 0 if there is none.
     pub fn domain_cpus(&self, domain: u32) -> u64 {
-        self.domains().get(domain as usize).map_or(0, |cpus| self.mask(cpus))
+        let masks = self.domain_masks().into_iter();
+        masks.filter(|cpus| cpus.trailing_zeros() == domain).fold(0, |_, cpus| cpus)
     }
 
     /// CPUs that are on line.

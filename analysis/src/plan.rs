@@ -19,7 +19,7 @@ use crate::partition::Packing;
 use crate::semi::{Planner, SHARE_LEAST, Share};
 use crate::sporadic::Sporadic;
 
-pub use items::{Item, Layout, Of, Seat, items};
+pub use items::{Item, Layout, Of, Seat, items, lay_out, machine_of};
 
 /// What a reservation asks for; times in ns, budget and period at least 1.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -67,7 +67,7 @@ impl Demand {
 /// Where a reservation is served.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Place {
-    /// Number of the domain, in the order of the CPUs; of the first CPU, if it is split.
+    /// The lowest CPU of its domain, by which the core knows that; of the first CPU's, if it is split.
     pub domain: u32,
     /// CPUs of that domain on which it is served.
     pub cpus: u64,
@@ -144,6 +144,16 @@ impl Ground {
         Self { machine, domains, offers }
     }
 
+    /// The number of domain `index` in places.
+    fn number(&self, index: usize) -> u32 {
+        self.domains[index].first().map_or(0, |cpu| self.machine.cpus[*cpu].id)
+    }
+
+    /// Index of the domain of that number, if there is one.
+    fn index(&self, number: u32) -> Option<usize> {
+        (0..self.domains.len()).find(|index| self.number(*index) == number)
+    }
+
     /// Whether CPUs of these indices are among those the demand may use.
     fn may(&self, demand: &Demand) -> impl Fn(usize) -> bool {
         let mask = demand.mask();
@@ -177,7 +187,7 @@ impl Ground {
             shares: shares.iter().map(part).collect(),
         };
         Place {
-            domain: shares[0].cpu as u32,
+            domain: part(&shares[0]).0,
             cpus: 1 << part(&shares[0]).0,
             split: (shares.len() > 1).then(split),
         }
@@ -220,7 +230,7 @@ impl Taken {
         let cpus = ground.allowed(domain, demand);
         let served = flows[domain].serve(key, &cpus, load);
         debug_assert_eq!(served, load, "what was tried fits");
-        Some(Place { domain: domain as u32, cpus: ground.machine.mask(&cpus), split: None })
+        Some(Place { domain: ground.number(domain), cpus: ground.machine.mask(&cpus), split: None })
     }
 
     /// The greatest load with this demand's affinity that fits; of one that does not fit itself.
@@ -290,7 +300,10 @@ impl Plan {
         match &mut self.taken {
             _ if !placed.fits => {}
             Taken::Parts(planner) => planner.remove(id.into()),
-            Taken::Whole(flows) => drop(flows[placed.at.domain as usize].remove(id.into())),
+            Taken::Whole(flows) => {
+                let of = self.ground.index(placed.at.domain).and_then(|index| flows.get_mut(index));
+                of.map(|flow| flow.remove(id.into()));
+            }
         }
         Some(placed)
     }
@@ -346,7 +359,9 @@ impl Plan {
         let mut left: Vec<i128> = domains.iter().map(offer).collect();
         for Placed { demand, at, load, .. } in self.placed.values() {
             let Some(split) = &at.split else {
-                left[at.domain as usize] -= *load as i128;
+                if let Some(index) = self.ground.index(at.domain) {
+                    left[index] -= *load as i128;
+                }
                 continue;
             };
             for (id, budget) in &split.shares {
@@ -365,16 +380,21 @@ impl Plan {
         let machine = &self.ground.machine;
         let online = machine.online();
         let whole = |domain, cpus| Place { domain, cpus, split: None };
-        if let Some(at) = at.filter(|at| at.cpus & online != 0) {
+        // Under another policy its domain may be no more.
+        let there = |at: &&Place| machine.domain_cpus(at.domain) & at.cpus == at.cpus;
+        if let Some(at) = at.filter(|at| at.cpus & online != 0).filter(there) {
             return whole(at.domain, at.cpus);
         }
         let left = self.left();
         (0..self.ground.domains.len())
             .filter(|domain| machine.mask(&self.ground.allowed(*domain, demand)) & online != 0)
             .min_by_key(|domain| Reverse(left[*domain]))
-            .map(|d| whole(d as u32, machine.mask(&self.ground.allowed(d, demand))))
-            .or_else(|| at.cloned())
-            .unwrap_or_else(|| whole(0, machine.domain_cpus(0)))
+            .map(|d| whole(self.ground.number(d), machine.mask(&self.ground.allowed(d, demand))))
+            .or_else(|| at.filter(there).cloned())
+            .unwrap_or_else(|| {
+                let first = self.ground.domains.first();
+                whole(machine.cpus[0].id, first.map_or(0, |cpus| machine.mask(cpus)))
+            })
     }
 }
 

@@ -79,46 +79,84 @@ pub fn run(options: &Options) -> Result<ExitCode> {
     };
     let set = TaskSet::load(file)?;
     shared::no_waiting(&set)?;
-    let (names, tasks, left_out) = match sporadic(&set) {
-        Ok((names, tasks)) => (names, tasks, None),
-        // Groups are tested all the same.
-        Err(why) if !set.groups.is_empty() && options.tests.is_empty() => {
-            (vec![], vec![], Some(why.to_string()))
-        }
-        Err(why) => return Err(why),
-    };
-    let groups = groups::Judged::of(&set);
-    let cpus = set.cpus as usize;
     let admitted = options.admit.as_deref().map(|policy| admit::admit(&set, policy)).transpose()?;
-    let chosen = shared::one_after_the_other(
-        &set,
-        chosen(&options.tests, cpus)?,
-        !options.tests.is_empty(),
-    )?;
-    let findings: Vec<Finding> = chosen
-        .into_iter()
-        .filter(|_| left_out.is_none())
-        .map(|test| Finding::of(test, as_played(test, &tasks), cpus))
-        .collect();
+    let judged = match set.sets.is_empty() {
+        true => vec![Judgement::of(&set, options)?],
+        // Each is a machine of its own.
+        false => {
+            let parts = (0..set.parts().len()).map(|part| set.alone(part));
+            let parts = parts.filter(|part| !part.tasks.is_empty());
+            parts.map(|part| Judgement::of(&part, options)).collect::<Result<_>>()?
+        }
+    };
     if options.json {
-        let mut object = object(&set, &names, &tasks, &findings);
+        let mut objects = judged.iter().map(Judgement::object);
+        let mut object = match set.sets.is_empty() {
+            true => objects.next().unwrap_or_default(),
+            false => json!({ "name": set.name, "sets": objects.collect::<Value>() }),
+        };
         if let Some(admitted) = &admitted {
             object["admission"] = admitted.object();
         }
-        if !set.groups.is_empty() {
-            object["groups"] = groups.object(&set);
-            object["tests_left_out"] = left_out.into();
-        }
         print(&format!("{object:#}\n"))?;
     } else {
+        let tables: Vec<String> = judged.iter().map(Judgement::table).collect();
         let admitted = admitted.map_or(String::new(), |admitted| admitted.table());
-        let tests = match left_out {
-            None => table(&set, &names, &tasks, &findings),
-            Some(why) => format!("{}: only groups are tested: {why}\n", set.name),
-        };
-        print(&(tests + &groups.table(&set) + &admitted + &remarks(&set)))?;
+        print(&(tables.join("\n") + &admitted + &remarks(&set)))?;
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// What the tests say of one machine.
+struct Judgement {
+    set: TaskSet,
+    names: Vec<String>,
+    tasks: Vec<Sporadic>,
+    findings: Vec<Finding>,
+    groups: groups::Judged,
+    /// Why nothing but groups is tested.
+    left_out: Option<String>,
+}
+
+impl Judgement {
+    fn of(set: &TaskSet, options: &Options) -> Result<Self> {
+        let (names, tasks, left_out) = match sporadic(set) {
+            Ok((names, tasks)) => (names, tasks, None),
+            // Groups are tested all the same.
+            Err(why) if !set.groups.is_empty() && options.tests.is_empty() => {
+                (vec![], vec![], Some(why.to_string()))
+            }
+            Err(why) => return Err(why),
+        };
+        let cpus = set.cpus as usize;
+        let tests = chosen(&options.tests, cpus)?;
+        let findings = shared::one_after_the_other(set, tests, !options.tests.is_empty())?
+            .into_iter()
+            .filter(|_| left_out.is_none())
+            .map(|test| Finding::of(test, as_played(test, &tasks), cpus))
+            .collect();
+        let groups = groups::Judged::of(set);
+        Ok(Self { set: set.clone(), names, tasks, findings, groups, left_out })
+    }
+
+    fn table(&self) -> String {
+        let Self { set, names, tasks, findings, groups, left_out } = self;
+        let tests = match left_out {
+            None => table(set, names, tasks, findings),
+            Some(why) => format!("{}: only groups are tested: {why}\n", set.name),
+        };
+        tests + &groups.table(set)
+    }
+
+    fn object(&self) -> Value {
+        let Self { set, names, tasks, findings, groups, left_out } = self;
+        let mut object = object(set, names, tasks, findings);
+        if !set.groups.is_empty() {
+            object["groups"] = groups.object(set);
+            object["tests_left_out"] = left_out.clone().into();
+        }
+        object
+    }
 }
 
 /// A bound on lateness is no matter of yes and no.

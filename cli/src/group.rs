@@ -63,6 +63,9 @@ struct Add {
     /// Purse that it takes from, too, see `onbeat purse` [default: none]
     #[arg(long, value_name = "NAME")]
     purse: Option<String>,
+    /// Set of CPUs that serves it, see `onbeat policy` [default: the first with a CPU it may use]
+    #[arg(long, value_name = "NAME")]
+    set: Option<String>,
     /// CPUs its members may use, such as 0-3,6 [default: all]
     #[arg(long, value_name = "LIST", value_parser = cpus)]
     cpus: Option<Cpus>,
@@ -100,6 +103,7 @@ fn make(service: &mut Service, add: &Add) -> Result<()> {
         order: add.order.clone(),
         rule: add.rule.clone(),
         purse: add.purse.clone(),
+        set: add.set.clone(),
     })?;
     complain!(
         "onbeat: group {} ({}): {} every {} on CPUs {}",

@@ -20,6 +20,7 @@ mod launch;
 mod limit;
 mod output;
 mod policies;
+mod policy;
 mod provision;
 mod purse;
 mod report;
@@ -54,6 +55,7 @@ enum Verb {
     Purse(purse::Options),
     Doctor(doctor::Options),
     Policies(policies::Options),
+    Policy(policy::Options),
     Analyze(analyze::Options),
     Sweep(sweep::Options),
     Family(family::Options),
@@ -74,6 +76,7 @@ fn main() -> ExitCode {
         Verb::Purse(options) => purse::run(&options),
         Verb::Doctor(options) => doctor::run(&options),
         Verb::Policies(options) => policies::run(&options),
+        Verb::Policy(options) => policy::run(&options),
         Verb::Analyze(options) => analyze::run(&options),
         Verb::Sweep(options) => sweep::run(&options),
         Verb::Family(options) => family::run(&options),

@@ -60,8 +60,11 @@ pub struct Options {
     /// Purse that it takes from, too, see `onbeat purse` [default: none]
     #[arg(long, value_name = "NAME")]
     purse: Option<String>,
-    /// Policy, if the scheduler is loaded for this run; else it must be the running one
+    /// Set of CPUs that serves it, see `onbeat policy` [default: the first with a CPU it may use]
     #[arg(long, value_name = "NAME")]
+    set: Option<String>,
+    /// Policy, if the scheduler is loaded for this run; else it must be the running one
+    #[arg(long, value_name = "NAME", conflicts_with = "set")]
     policy: Option<String>,
     /// Load the scheduler even if its policy lets one reservation make others late
     #[arg(long)]
@@ -123,6 +126,9 @@ impl Options {
         }
         if let Some(purse) = &self.purse {
             params = params.from_purse(purse);
+        }
+        if let Some(set) = &self.set {
+            params = params.in_set(set);
         }
         params
     }

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use anyhow::{Result, bail};
 use clap::Args;
-use onbeat_model::policy::{CORE, CorePolicy, Policy};
+use onbeat_model::policy::{CorePolicy, Policy};
 use onbeat_model::run::{Platform, World};
 use onbeat_model::taskset::TaskSet;
 use onbeat_report::Outcome;
@@ -124,6 +124,5 @@ fn choose(set: &TaskSet, asked: &[Policy]) -> Result<Vec<&'static CorePolicy>> {
 
 /// Its line in the table of policies, if it is one of Onbeat's.
 pub fn core(policy: &Policy) -> Option<&'static CorePolicy> {
-    let Policy::Core { order, server } = policy else { return None };
-    CORE.iter().find(|p| (p.order, p.server) == (*order, *server))
+    policy.core()
 }

@@ -52,17 +52,26 @@ pub fn run(options: &Options) -> Result<ExitCode> {
 
 /// The answer for people: what is free, a line for each reservation, and where an owed job was late, by how much.
 fn text(answer: Response) -> Result<String> {
-    let Response::Status { policy, cpus, reserved, free, reservations } = answer else {
+    let Response::Status { policy, cpus, reserved, free, reservations, sets, .. } = answer else {
         bail!("the service gave an unexpected answer; use the same version on both sides");
     };
     let mut text = String::new();
-    let _ = writeln!(
-        text,
-        "{policy} on CPUs {}: {} of a CPU reserved, {} free",
-        format_cpus(&cpus),
-        percent(reserved),
-        percent(free)
-    );
+    let mut line = |name: String, policy: &str, cpus: &[u32], reserved, free| {
+        let (reserved, free) = (percent(reserved), percent(free));
+        let cpus = format_cpus(cpus);
+        let _ = writeln!(
+            text,
+            "{name}{policy} on CPUs {cpus}: {reserved} of a CPU reserved, {free} free"
+        );
+    };
+    if sets.len() > 1 {
+        for set in &sets {
+            let there: Vec<u32> = set.cpus.iter().copied().filter(|c| cpus.contains(c)).collect();
+            line(format!("{}: ", set.name), &set.policy, &there, set.reserved, set.free);
+        }
+    } else {
+        line(String::new(), &policy, &cpus, reserved, free);
+    }
     if !reservations.is_empty() {
         let _ = writeln!(
             text,
@@ -80,11 +89,16 @@ fn text(answer: Response) -> Result<String> {
             "OWED LATE",
             "CPU TIME"
         );
+        if sets.len() > 1 {
+            text.truncate(text.trim_end().len());
+            text.push_str("  SET\n");
+        }
     }
     for r in &reservations {
+        let set = if sets.len() > 1 { format!("  {}", r.set) } else { String::new() };
         let _ = writeln!(
             text,
-            "{:>4} {:>8} {:>6} {:<20} {:>10} {:>10} {:>7} {:>8} {:>6} {:>8} {:>9} {:>8.2}s",
+            "{:>4} {:>8} {:>6} {:<20} {:>10} {:>10} {:>7} {:>8} {:>6} {:>8} {:>9} {:>8.2}s{set}",
             r.id,
             r.pid,
             r.uid,
@@ -121,12 +135,48 @@ pub fn release(options: &ReleaseOptions) -> Result<ExitCode> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use onbeat_model::protocol::Reservation;
+    use onbeat_model::protocol::{Reservation, Set};
 
     fn status(reservations: Vec<Reservation>) -> String {
         let (reserved, free) = (Fraction::new(1, 2), Fraction::new(7, 5));
         let policy = "g-edzl+cbs".into();
-        text(Response::Status { policy, cpus: vec![0, 1], reserved, free, reservations }).unwrap()
+        let (sets, best_effort, cpus) = (vec![], "fair".into(), vec![0, 1]);
+        let answer =
+            Response::Status { policy, cpus, reserved, free, reservations, sets, best_effort };
+        text(answer).unwrap()
+    }
+
+    #[test]
+    fn each_set_has_its_line_and_each_reservation_names_its_own() {
+        let half = Fraction::new(1, 2);
+        let set = |name: &str, cpus: &[u32], policy: &str| Set {
+            name: name.into(),
+            cpus: cpus.into(),
+            policy: policy.into(),
+            reserved: half,
+            free: half,
+        };
+        let sets = vec![set("default", &[0, 3], "g-edzl+cbs"), set("b", &[1, 2], "p-edf+cbs")];
+        let reservation = Reservation { id: 1, set: "b".into(), ..Default::default() };
+        let text = text(Response::Status {
+            policy: "g-edzl+cbs".into(),
+            cpus: vec![0, 1, 2],
+            reserved: half,
+            free: half,
+            reservations: vec![reservation],
+            sets,
+            best_effort: "fair".into(),
+        })
+        .unwrap();
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!(
+            lines[..2],
+            [
+                "default: g-edzl+cbs on CPUs 0: 50.0% of a CPU reserved, 50.0% free",
+                "b: p-edf+cbs on CPUs 1-2: 50.0% of a CPU reserved, 50.0% free",
+            ]
+        );
+        assert!(lines[2].ends_with("  SET") && lines[3].ends_with("s  b"), "{text}");
     }
 
     #[test]

@@ -118,6 +118,7 @@ fn grouped(i: u64, policy: &'static CorePolicy) -> TaskSet {
             rule: None,
             cpus: None,
             purse: None,
+            set: None,
         });
     }
     // As many of the others as fit beside.
@@ -152,6 +153,7 @@ fn entry(k: u32, period: u64, budget: u64, offset: u64, overrun: u64) -> TaskEnt
         threads: 1,
         sections: Vec::new(),
         abort: false,
+        set: None,
         work: Work::Uniform(budget * 40 / 100, budget * overrun / 100),
     }
 }
@@ -183,6 +185,7 @@ fn finished(
         purses: Vec::new(),
         resources: Vec::new(),
         loads: Vec::new(),
+        sets: Vec::new(),
         tasks,
         best_effort: None,
     }

@@ -10,7 +10,7 @@ use onbeat_analysis::plan::Place;
 use onbeat_core::ffi::ob_server;
 use onbeat_kernel::engine::Engine;
 use onbeat_kernel::reservations::{Book, Peer};
-use onbeat_kernel::scheduler::Reservation;
+use onbeat_kernel::scheduler::{Reservation, Rule};
 use onbeat_kernel::settings::Settings;
 use onbeat_kernel::system::{Above, Facts, System, Watch};
 use onbeat_model::policy::{CORE, CorePolicy, Server};
@@ -43,6 +43,18 @@ impl Engine for Notes {
 
     fn place(&mut self, id: u32, place: &Place, _: u64) -> anyhow::Result<()> {
         self.made.borrow_mut()[id as usize].place = place.clone();
+        Ok(())
+    }
+
+    fn swap(&mut self, id: u32, place: &Place, rate: u64, _: Rule) -> anyhow::Result<()> {
+        self.place(id, place, rate)
+    }
+
+    fn regroup(&mut self, _: u64) -> anyhow::Result<()> {
+        Ok(())
+    }
+
+    fn reorder(&mut self, _: u32) -> anyhow::Result<()> {
         Ok(())
     }
 
@@ -94,13 +106,9 @@ impl System for Crowd {
 fn granted(set: &TaskSet, policy: &CorePolicy) -> Vec<Option<Reservation>> {
     let engine = Notes { made: Rc::default(), cpus: set.cpus };
     let settings = Settings {
-        order: policy.order,
-        server: policy.server,
-        cpus: set.cpus,
-        clusters: set.clusters,
-        usable: engine.online(),
         best_effort_share: set.best_effort_share,
         user_share: Fraction::from_integer(1),
+        ..Settings::whole(policy.order, policy.server, set.cpus, set.clusters)
     };
     let mut book = Book::new(engine.clone(), Crowd, settings);
     let ask = |(copy, pid): (onbeat_model::taskset::TaskCopy<'_>, u32)| {
@@ -115,6 +123,7 @@ fn granted(set: &TaskSet, policy: &CorePolicy) -> Vec<Option<Reservation>> {
             value: None,
             group: None,
             purse: None,
+            set: None,
         };
         match book.answer(Peer { uid: 0, connection: 1 }, Request::Reserve(reserve)) {
             Response::Granted { .. } => engine.made.borrow().last().cloned(),
@@ -153,6 +162,7 @@ fn any_set() -> impl Strategy<Value = TaskSet> {
                     threads: 1,
                     sections: Vec::new(),
                     abort: false,
+                    set: None,
                     work: Work::Uniform(budget, budget),
                 }
             };
@@ -172,6 +182,7 @@ fn any_set() -> impl Strategy<Value = TaskSet> {
                 purses: Vec::new(),
                 resources: Vec::new(),
                 loads: Vec::new(),
+                sets: Vec::new(),
                 tasks: (0..).zip(tasks).map(entry).collect(),
                 best_effort: None,
             }

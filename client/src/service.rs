@@ -78,13 +78,15 @@ pub struct Params {
     value: Option<u64>,
     group: Option<String>,
     purse: Option<String>,
+    set: Option<String>,
 }
 
 impl Params {
     /// `budget` ns of CPU time in every `period` ns.
     pub fn new(budget: u64, period: u64) -> Self {
-        let (deadline, cpus, value, group, purse) = (None, None, None, None, None);
-        Self { budget, period, deadline, cpus, marks: false, value, group, purse }
+        let (deadline, cpus, value) = (None, None, None);
+        let (group, purse, set) = (None, None, None);
+        Self { budget, period, deadline, cpus, marks: false, value, group, purse, set }
     }
 
     /// With a relative deadline (ns) other than the period.
@@ -118,6 +120,12 @@ impl Params {
         self
     }
 
+    /// On the CPUs of this set (`scx_onbeat --set`), under its policy.
+    pub fn in_set(mut self, name: &str) -> Self {
+        self.set = Some(name.to_owned());
+        self
+    }
+
     /// The program says itself when a job is complete, see [`crate::job_done`].
     pub fn marking_jobs(mut self) -> Self {
         self.marks = true;
@@ -144,6 +152,7 @@ impl Params {
             value: self.value,
             group: self.group.clone(),
             purse: self.purse.clone(),
+            set: self.set.clone(),
         }
     }
 }

@@ -112,7 +112,8 @@ OB_INLINE void ob_berate_slept(ob_p ob, ob_task_p t)
 
 OB_INLINE u64 ob_berate_key(ob_p ob, ob_task_p t)
 {
-	return t->due;
+	/* Who began to run under another order has none yet. */
+	return t->expires ? t->due : t->vtime;
 }
 
 /* Its key once its deadline has expired, `ran` ns from now. */

@@ -24,6 +24,7 @@ OB_INLINE void ob_fair_place(ob_p ob, ob_task_p t, u64 most, u64 from)
 		t->node.key = t->vtime;
 	}
 	t->at = t->node.key;
+	t->expires = 0;
 	t->parts = 1;
 	t->notable = t->weight > OB_WEIGHT || (!t->told && t->burst <= OB_WAKE_GRAIN);
 }
@@ -39,6 +40,7 @@ OB_INLINE void ob_fair_begin(ob_p ob, ob_cpu_p c, ob_task_p t)
 {
 	if (t->vtime + ob->slice < c->vtime)
 		t->vtime = c->vtime - ob->slice;
+	t->expires = 0;
 }
 
 OB_INLINE void ob_fair_ran(ob_p ob, ob_task_p t, u64 ran)

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * The registry of orders of best effort among itself: one line each. X(NAME, function prefix, name
- * users type, what it does in a few words). ob->others is the number of the one in force, chosen
- * before the first event.
+ * users type, what it does in a few words). ob->others is the number of the one in force. It may
+ * change (ob_reorder): then what an order keeps in a thread must be as for a new one, but for
+ * `vtime`, `burst` and `used`, which all have in common.
  *
  * All orders have virtual time in common (ob_virtual.h): `vtime` of a thread is what it has had for
  * its weight, and who wakes is put near those who wait. Keys are times of that kind, least first.
@@ -55,7 +56,7 @@ enum ob_others_order {
 #define OB_OTHERS_HOOK(how, type, hook, ...)             \
 	how type ob_among_##hook(__VA_ARGS__)            \
 	{                                                \
-		switch (ob->others) {                    \
+		switch (OB_READ(ob->others)) {           \
 			OB_OTHERS(OB_OTHERS_CASE_##hook) \
 		}                                        \
 		return (type)0;                          \

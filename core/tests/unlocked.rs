@@ -9,7 +9,7 @@ mod machine;
 
 use std::mem::offset_of;
 
-use kernel::Op::{self, Ask, Leave, Preempt, Sleep, Wake};
+use kernel::Op::{self, Ask, Leave, Preempt, Reorder, Sleep, Swap, Wake};
 use kernel::{THREADS, World};
 use machine::{Machine, Mutation, Verdict, explore};
 use onbeat_core::ffi;
@@ -94,6 +94,23 @@ const IDLES: Scenario = Scenario {
     cpus: &[&[Preempt(0)], &[Wake(1, 0), Wake(2, 1)], &[]],
 };
 
+/// A thread that joins a reservation switches, and that is taken to another CPU, which is another domain's from then on,
+/// and on which a thread of best effort begins to run.
+const SWAPS: Scenario = Scenario {
+    affinity: [3, 2, 2],
+    crowded: false,
+    before: &[(0, Wake(0, 0)), (0, Preempt(0)), (1, Ask(0))],
+    cpus: &[&[Preempt(1000), Swap], &[Wake(1, 1), Preempt(0)]],
+};
+
+/// Threads of best effort run, wait, sleep and wake while its order changes.
+const REORDERS: Scenario = Scenario {
+    affinity: [1, 1, 2],
+    crowded: false,
+    before: &[(1, Wake(0, 0)), (0, Preempt(0)), (1, Wake(1, 1))],
+    cpus: &[&[Preempt(1000), Sleep(500), Wake(0, 0)], &[Reorder(1), Reorder(0)]],
+};
+
 fn holds(scenario: &Scenario) {
     for others in 0..ffi::OB_OTHERS_COUNT {
         if let Err(wrong) = scenario.explore_under(others, Mutation::None) {
@@ -131,6 +148,16 @@ fn who_goes_from_cpu_to_cpu_is_never_lost_in_all_orders() {
 #[test]
 fn no_cpu_idles_beside_a_thread_that_waits_for_it_in_all_orders() {
     holds(&IDLES);
+}
+
+#[test]
+fn who_waits_in_a_reservation_that_is_swapped_to_another_cpu_has_it_in_all_orders() {
+    holds(&SWAPS);
+}
+
+#[test]
+fn nobody_is_lost_and_words_are_their_cpu_s_while_best_effort_s_order_changes() {
+    holds(&REORDERS);
 }
 
 const TWO: &str = "two at once write to thread 0";

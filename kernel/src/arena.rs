@@ -17,8 +17,8 @@ pub mod shell {
 pub struct Layout {
     /// CPUs, 1 to 64.
     pub cpus: u32,
-    /// Domains, 1 to `cpus`: 1 is global, `cpus` partitioned.
-    pub domains: u32,
+    /// CPUs of each domain, a bit for each; together all.
+    pub domains: Vec<u64>,
     /// Best effort's guaranteed share of every CPU, in thousandths.
     pub share_permille: u32,
     /// Order of best effort among itself, by its number in the core.
@@ -89,17 +89,17 @@ impl Arena {
             if ffi::onbeat_init(
                 (&raw mut s.ob).cast(),
                 layout.cpus,
-                layout.domains,
+                1,
                 layout.share_permille,
                 layout.share_quantum,
             ) != 0
             {
-                bail!(
-                    "{} CPUs in {} domains: both must be from 1 to 64",
-                    layout.cpus,
-                    layout.domains
-                );
+                bail!("{} CPUs: there must be from 1 to 64", layout.cpus);
             }
+            for cpus in &layout.domains {
+                ffi::onbeat_regroup((&raw mut s.ob).cast(), *cpus, 0);
+            }
+            s.ob.kick = 0;
             s.ob.others = layout.others;
             s.ob.online &= layout.online;
             s.ob.idle &= layout.online;

@@ -8,7 +8,7 @@ use onbeat_analysis::plan::Place;
 use onbeat_core::ffi::ob_server;
 
 use crate::arena::Purse;
-use crate::scheduler::{Reservation, Scheduler};
+use crate::scheduler::{Reservation, Rule, Scheduler};
 
 /// A scheduler that holds reservations.
 pub trait Engine {
@@ -32,6 +32,21 @@ pub trait Engine {
     /// # Errors
     /// The scheduler does not answer.
     fn place(&mut self, id: u32, place: &Place, rate: u64) -> Result<()>;
+    /// Serves a reservation by another rule and order, perhaps elsewhere.
+    ///
+    /// # Errors
+    /// The scheduler does not answer.
+    fn swap(&mut self, id: u32, place: &Place, rate: u64, rule: Rule) -> Result<()>;
+    /// These CPUs, a bit for each, are one domain from now on, and pick again.
+    ///
+    /// # Errors
+    /// The scheduler does not answer.
+    fn regroup(&mut self, cpus: u64) -> Result<()>;
+    /// Best effort is served in this order, a number of the core's registry, from now on.
+    ///
+    /// # Errors
+    /// The scheduler does not answer.
+    fn reorder(&mut self, order: u32) -> Result<()>;
     /// Makes purse `slot`, which nobody takes from yet; its first cycle begins now.
     fn purse(&mut self, slot: usize, purse: &Purse);
     /// State and counters of a reservation.
@@ -60,6 +75,18 @@ impl Engine for Scheduler<'_> {
 
     fn place(&mut self, id: u32, place: &Place, rate: u64) -> Result<()> {
         Scheduler::place(self, id, place, rate)
+    }
+
+    fn swap(&mut self, id: u32, place: &Place, rate: u64, rule: Rule) -> Result<()> {
+        Scheduler::swap(self, id, place, rate, rule)
+    }
+
+    fn regroup(&mut self, cpus: u64) -> Result<()> {
+        Scheduler::regroup(self, cpus)
+    }
+
+    fn reorder(&mut self, order: u32) -> Result<()> {
+        Scheduler::reorder(self, order)
     }
 
     fn purse(&mut self, slot: usize, purse: &Purse) {

@@ -19,15 +19,16 @@ use onbeat_kernel::priority::Raised;
 use onbeat_kernel::protection::{Need, Protection};
 use onbeat_kernel::rate::{Notice, Rate};
 use onbeat_kernel::recorder::Recorder;
-use onbeat_kernel::reservations::{Book, Peer};
+use onbeat_kernel::reservations::{Book, Peer, Rights};
 use onbeat_kernel::scheduler::{Loading, Scheduler};
 use onbeat_kernel::service::{Service, Socket};
 use onbeat_kernel::settings::{Settings, kind};
 use onbeat_kernel::stats::{self, Metrics};
 use onbeat_kernel::system::{Proc, System, Watch};
 use onbeat_model::others::Others;
-use onbeat_model::policy::{DEFAULT_SHARE, Policy, Sets, Splits};
+use onbeat_model::policy::{DEFAULT_SHARE, Order, Policy, Server, Sets, Splits};
 use onbeat_model::protocol::{Request, Response};
+use onbeat_model::taskset::DEFAULT_SET;
 use onbeat_model::units::{Fraction, format_percent, parse_duration, parse_percent};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use scx_stats::prelude::StatsServer;
@@ -61,6 +62,13 @@ struct Options {
     /// CPUs that reservations may use, such as 0-3,6 [default: all]
     #[arg(long, value_name = "LIST")]
     cpus: Option<String>,
+    /// CPUs under a policy of their own, such as quiet=2-3:p-edf+cbs, with a number of clusters if it is clustered; the
+    /// rest is served by --policy (repeatable)
+    #[arg(long = "set", value_name = "NAME=CPUS:POLICY[:CLUSTERS]")]
+    sets: Vec<String>,
+    /// Load all policies, so that `onbeat policy` can put any in force; loading takes longer
+    #[arg(long)]
+    swap: bool,
     /// Clusters of CPUs under policies named c-…; must divide the number of CPUs
     #[arg(long, default_value_t = 2, value_name = "N")]
     clusters: u32,
@@ -147,7 +155,7 @@ fn run(options: &Options) -> Result<ExitCode> {
         stats::monitor(interval, &signals.stop)?;
         return Ok(ExitCode::SUCCESS);
     }
-    let settings = settings(options)?;
+    let sets = settings(options)?;
     if let Some(obstacle) = machine::obstacles().first() {
         bail!("{obstacle}");
     }
@@ -162,34 +170,39 @@ fn run(options: &Options) -> Result<ExitCode> {
     let most = Rlimit { current: files.maximum, ..files };
     let _ = setrlimit(Resource::Nofile, most); // the error names it if it does not suffice
     let recorder = options.events.as_deref().map(Recorder::create).transpose()?;
-    let layout = layout(options, &settings)?;
+    let layout = layout(options, &sets)?;
     let mut object = MaybeUninit::uninit();
     let raised = Raised::now();
     let Options { verbose, costs, watchdog, .. } = *options;
     // Before the kernel adds its servers to what SCHED_DEADLINE has admitted: with the values that a
     // killed service has left they may not fit.
     let protection = protection();
+    let rights = rights(options, &sets);
     let loading = Loading {
-        kind: settings.kind(),
-        hard: kind(settings.hard()),
-        whole: settings.order.splits == Splits::Never,
+        kind: sets[0].kind(),
+        hard: kind(sets[0].hard()),
+        any: rights.servers.is_empty(),
+        whole: rights.whole,
         verbose,
         costs,
         watchdog,
     };
     let scheduler = Scheduler::start(&layout, loading, &mut object)?;
     drop(raised);
+    let served = |set: &Settings| {
+        let cpus = format_cpus(&machine::cpus_of(layout.online & set.usable & set.set));
+        format!("{} on CPUs {cpus}", set.policy())
+    };
     log::say(format_args!(
-        "{} on CPUs {} of Linux {}; requests at {}",
-        settings.policy(),
-        format_cpus(&machine::cpus_of(layout.online & settings.usable)),
+        "{} of Linux {}; requests at {}",
+        sets.iter().map(served).collect::<Vec<_>>().join(", "),
         machine::kernel_release(),
         options.socket.display()
     ));
-    if !(settings.server.isolates() && settings.order.isolates()) {
+    for set in sets.iter().filter(|set| !set.isolates()) {
         log::say(format_args!(
             "warning: {} does not isolate: reservations can be late because of others (--no-isolation)",
-            settings.policy()
+            set.policy()
         ));
     }
     // Dropping it takes its socket down; a scheduler without statistics still schedules.
@@ -201,7 +214,7 @@ fn run(options: &Options) -> Result<ExitCode> {
         let stop = Arc::clone(&signals.stop);
         std::thread::spawn(move || stats::monitor(interval, &stop));
     }
-    let mut service = Service::new(Book::new(scheduler, Proc, settings), socket);
+    let mut service = Service::new(Book::of(scheduler, Proc, sets, rights), socket);
     for (stream, uid) in greeter.end() {
         service.welcome(stream, uid);
     }
@@ -411,18 +424,77 @@ fn percent(option: &str, text: &str, most: u64) -> Result<Fraction> {
     Ok(value)
 }
 
-fn settings(options: &Options) -> Result<Settings> {
-    let policy: Policy = options.policy.parse()?;
+/// The policy that `option` names.
+fn policy(options: &Options, option: &str, name: &str) -> Result<(Order, Server)> {
+    let policy: Policy = name.parse()?;
     let Policy::Core { order, server } = policy else {
-        bail!("--policy {policy} is none of Onbeat's own; `onbeat policies` lists those");
+        bail!("{option} {policy} is none of Onbeat's own; `onbeat policies` lists those");
     };
     let isolates = server.isolates() && order.isolates();
     if !isolates && !options.no_isolation {
         bail!(
-            "--policy {policy} does not isolate: reservations can be late because of others; choose another \
+            "{option} {policy} does not isolate: reservations can be late because of others; choose another \
              (`onbeat policies` marks those that do not), or add --no-isolation"
         );
     }
+    Ok((order, server))
+}
+
+/// One --set, of a machine that is otherwise as `whole` says.
+fn named_set(options: &Options, text: &str, present: &[u32], whole: &Settings) -> Result<Settings> {
+    let option = format!("--set {text}");
+    let like = "write NAME=CPUS:POLICY, such as quiet=2-3:p-edf+cbs";
+    let parts = text.split_once('=').and_then(|(name, rest)| Some((name, rest.split_once(':')?)));
+    let Some((name, (cpus, named))) = parts else { bail!("{option}: {like}") };
+    let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
+    if name.is_empty() || name.len() > 64 || !name.chars().all(plain) || name == DEFAULT_SET {
+        bail!(
+            "{option}: a set's name is 1 to 64 letters, digits, '.', '_' and '-', not \"{DEFAULT_SET}\""
+        );
+    }
+    let list = machine::parse_cpus(cpus).map_err(|e| anyhow::anyhow!("{option}: {e}"))?;
+    if let Some(cpu) = list.iter().find(|cpu| !present.contains(cpu)) {
+        bail!("{option}: there is no CPU {cpu}; the CPUs are {}", format_cpus(present));
+    }
+    let (named, clusters) = match named.split_once(':') {
+        None => (named, whole.clusters),
+        Some((named, count)) => match count.parse() {
+            Ok(count) => (named, count),
+            Err(_) => bail!("{option}: {count} is no number of clusters; {like}"),
+        },
+    };
+    let (order, server) = policy(options, &option, named)?;
+    Ok(Settings {
+        name: name.into(),
+        set: mask_of(&list),
+        order,
+        server,
+        clusters,
+        ..whole.clone()
+    })
+}
+
+/// What may be swapped for without loading anew: what is loaded.
+fn rights(options: &Options, sets: &[Settings]) -> Rights {
+    let mut servers: Vec<Server> =
+        sets.iter().map(|set| set.server).chain([sets[0].hard()]).collect();
+    servers.sort();
+    servers.dedup();
+    // Of more than two the kernel side is not told which.
+    if options.swap || servers.len() > 2 {
+        servers.clear();
+    }
+    Rights {
+        no_isolation: options.no_isolation,
+        servers,
+        whole: !options.swap && sets.iter().all(|set| set.order.splits == Splits::Never),
+        others: options.best_effort,
+    }
+}
+
+/// The sets of CPUs: the default one, if any CPU is left for it, before all others.
+fn settings(options: &Options) -> Result<Vec<Settings>> {
+    let (order, server) = policy(options, "--policy", &options.policy)?;
     let present = machine::present().map_err(anyhow::Error::msg)?;
     let cpus = present.last().map_or(1, |last| last + 1).min(machine::MAX_CPUS);
     let usable = match &options.cpus {
@@ -435,33 +507,48 @@ fn settings(options: &Options) -> Result<Settings> {
             mask_of(&list)
         }
     };
-    let clusters = options.clusters;
-    if order.sets == Sets::Clustered && (clusters == 0 || !cpus.is_multiple_of(clusters)) {
-        bail!("--clusters {clusters} does not divide {cpus} CPUs; choose a divisor");
-    }
-    Ok(Settings {
-        order,
-        server,
-        cpus,
-        clusters,
+    let whole = Settings {
         usable,
         best_effort_share: percent("best-effort-share", &options.best_effort_share, 90)?,
         user_share: percent("max-share", &options.max_share, 100)?,
-    })
+        ..Settings::whole(order, server, cpus, options.clusters)
+    };
+    let mut sets: Vec<Settings> = Vec::new();
+    for text in &options.sets {
+        let set = named_set(options, text, &present, &whole)?;
+        if let Some(other) = sets.iter().find(|s| s.name == set.name || s.set & set.set != 0) {
+            let other = &other.name;
+            bail!(
+                "--set {text}: it shares its name or a CPU with the set {other}; give each its own"
+            );
+        }
+        sets.push(set);
+    }
+    let rest = sets.iter().fold(whole.set, |rest, s| rest & !s.set);
+    if rest != 0 {
+        sets.insert(0, Settings { set: rest, ..whole });
+    }
+    for set in &sets {
+        let (clusters, count) = (set.clusters, set.set.count_ones());
+        if set.order.sets == Sets::Clustered && (clusters == 0 || !count.is_multiple_of(clusters)) {
+            bail!("--clusters {clusters} does not divide {count} CPUs; choose a divisor");
+        }
+    }
+    Ok(sets)
 }
 
-fn layout(options: &Options, settings: &Settings) -> Result<Layout> {
+fn layout(options: &Options, sets: &[Settings]) -> Result<Layout> {
     let online = machine::online().map_err(anyhow::Error::msg)?;
     // The core counts in thousandths; rounded up, so that the guarantee is kept.
-    let share = settings.best_effort_share;
+    let share = sets[0].best_effort_share;
     let permille = (share * 1000).ceil().to_integer();
     let room = options.event_room;
     if !(1024..=1 << 27).contains(&room) {
         bail!("--event-room {room}: between 1024 and {} can be had", 1 << 27);
     }
     Ok(Layout {
-        cpus: settings.cpus,
-        domains: settings.domains(),
+        cpus: sets[0].cpus,
+        domains: sets.iter().flat_map(Settings::domains).collect(),
         share_permille: permille as u32,
         others: options.best_effort.number(),
         share_quantum: OB_SHARE_QUANTUM.into(),

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use onbeat_analysis::admission::Admission;
 use onbeat_analysis::plan::{Demand, Place};
+use onbeat_model::others::Others;
 use onbeat_model::policy::{CORE, Server};
 use onbeat_model::protocol::{self, Refusal, Request, Reserve, Response};
 use onbeat_model::taskset::VALUE;
@@ -25,6 +26,11 @@ mod ends;
 mod groups;
 mod needs;
 mod purses;
+mod rooms;
+mod swap;
+
+pub use rooms::Rights;
+use rooms::{Room, sum};
 
 /// How long a look at all threads of the machine is good for.
 const ABOVE_FRESH: Duration = Duration::from_secs(1);
@@ -63,6 +69,8 @@ struct Held {
     connection: Option<u64>,
     /// On its process; a group has none.
     watch: Option<Watch>,
+    /// The set of CPUs that serves it.
+    room: usize,
     demand: Demand,
     place: Place,
     since: Instant,
@@ -96,8 +104,11 @@ pub struct Book<E, S> {
     /// The scheduler.
     pub engine: E,
     system: S,
-    settings: Settings,
-    admission: Admission,
+    /// The sets of CPUs, the default one before all others.
+    rooms: Vec<Room>,
+    rights: Rights,
+    /// Order of best effort in force.
+    others: Others,
     held: BTreeMap<u32, Held>,
     /// Users by their accounts, from 1 on.
     accounts: Vec<u32>,
@@ -112,15 +123,26 @@ pub struct Book<E, S> {
 }
 
 impl<E: Engine, S: System> Book<E, S> {
-    /// An empty book.
+    /// An empty book of one set of CPUs.
     pub fn new(engine: E, system: S, settings: Settings) -> Self {
+        Self::of(engine, system, vec![settings], Rights::default())
+    }
+
+    /// An empty book of these sets of CPUs, at least one, the default one, if there is one, before all others.
+    pub fn of(engine: E, system: S, sets: Vec<Settings>, rights: Rights) -> Self {
         let (online, above) = (engine.online(), system.above());
-        let admission = Admission::new(settings.machine(online, &above));
+        let room = |settings: Settings| {
+            let admission = Admission::new(settings.machine(online, &above));
+            Room { settings, admission }
+        };
+        let rooms = sets.into_iter().map(room).collect();
+        let others = rights.others;
         let mut book = Self {
             engine,
             system,
-            settings,
-            admission,
+            rooms,
+            rights,
+            others,
             held: BTreeMap::new(),
             accounts: Vec::new(),
             purses: Vec::new(),
@@ -147,8 +169,10 @@ impl<E: Engine, S: System> Book<E, S> {
             Request::Stats => Ok(Response::Stats { counters: self.counters() }),
             Request::Policies => Ok(Response::Policies {
                 policies: CORE.iter().map(|p| (p.name.into(), p.about.into())).collect(),
-                current: self.settings.policy(),
+                current: self.common().policy(),
             }),
+            Request::Swap { set, policy } => self.swap(peer, &set, &policy),
+            Request::Reorder { order } => self.reorder(peer, &order),
         };
         answer.unwrap_or_else(|Problem(message, remedy)| Response::Error { message, remedy })
     }
@@ -182,10 +206,12 @@ impl<E: Engine, S: System> Book<E, S> {
 
     fn status(&self) -> Response {
         Response::Status {
-            policy: self.settings.policy(),
+            policy: self.common().policy(),
             cpus: cpus_of(self.online),
-            reserved: self.admission.reserved(),
-            free: self.admission.free(),
+            reserved: sum(self.rooms.iter().map(|room| room.admission.reserved())),
+            free: sum(self.rooms.iter().map(|room| room.admission.free())),
+            sets: self.rooms.iter().map(Room::state).collect(),
+            best_effort: self.others.name().into(),
             reservations: self
                 .held
                 .values()
@@ -218,10 +244,11 @@ impl<E: Engine, S: System> Book<E, S> {
 
     fn reserve(&mut self, peer: Peer, r: &Reserve) -> Result<Response, Problem> {
         r.check().or_else(|e| problem(e, "ask again with other values"))?;
-        self.check_length(peer, r, self.settings.server)?;
         let within = self.group_named(peer, r.group.as_deref())?;
-        self.purse_named(peer, r.purse.as_deref())?;
         let (watch, affinity) = self.examine(peer, r.pid)?;
+        let room = self.room_for(r, affinity, within)?;
+        self.check_length(peer, r, room, self.rooms[room].settings.server)?;
+        self.purse_named(peer, r.purse.as_deref(), room)?;
         let lives = |h: &&Held| {
             let gone = h.watch.as_ref().is_none_or(|watch| self.system.gone(watch));
             h.state == State::Live && h.record.pid == r.pid && !gone
@@ -232,15 +259,22 @@ impl<E: Engine, S: System> Book<E, S> {
                 "release that one first",
             );
         }
-        let demand = self.demand(r, affinity)?;
-        match self.room(peer, &demand, within)? {
-            Ok(place) => self.grant(peer, r, watch, demand, place, within),
+        let demand = self.demand(r, affinity, room)?;
+        match self.space(peer, &demand, room, within)? {
+            Ok(place) => self.grant(peer, r, watch, demand, (room, place), within),
             Err(refusal) => Ok(self.refuse(*refusal)),
         }
     }
 
     /// Whether budget and period are such as can be served.
-    fn check_length(&self, peer: Peer, r: &Reserve, server: Server) -> Result<(), Problem> {
+    fn check_length(
+        &self,
+        peer: Peer,
+        r: &Reserve,
+        room: usize,
+        server: Server,
+    ) -> Result<(), Problem> {
+        let settings = &self.rooms[room].settings;
         if peer.uid != 0 && r.budget_ns < limits::BUDGET_MIN {
             let least = format_duration(limits::BUDGET_MIN);
             let asked = format_duration(r.budget_ns);
@@ -249,9 +283,9 @@ impl<E: Engine, S: System> Book<E, S> {
                 format!("ask for at least {least}; a longer period keeps the share the same"),
             );
         }
-        if self.settings.longest_rest(server, r.budget_ns, r.period_ns) > REST_MOST {
+        if settings.longest_rest(server, r.budget_ns, r.period_ns) > REST_MOST {
             let rests = server.rests();
-            let policy = if rests { server.name().into() } else { self.settings.policy() };
+            let policy = if rests { server.name().into() } else { settings.policy() };
             let most = format_duration(REST_MOST);
             return problem(
                 format!(
@@ -268,10 +302,11 @@ impl<E: Engine, S: System> Book<E, S> {
     }
 
     /// Whether there is room for what is asked for, and where. A member is where its group is.
-    fn room(
+    fn space(
         &mut self,
         peer: Peer,
         demand: &Demand,
+        room: usize,
         within: Option<u32>,
     ) -> Result<Result<Place, Box<Refusal>>, Problem> {
         self.refresh_above(ABOVE_FRESH);
@@ -279,8 +314,8 @@ impl<E: Engine, S: System> Book<E, S> {
         if let Some(group) = within {
             return self.member_place(peer, demand, group).map(Ok);
         }
-        Ok(match self.user_limit(peer, demand) {
-            Ok(()) => self.admission.test(demand),
+        Ok(match self.user_limit(peer, demand, room) {
+            Ok(()) => self.rooms[room].admission.test(demand),
             Err(refusal) => Err(refusal),
         })
     }
@@ -333,12 +368,13 @@ impl<E: Engine, S: System> Book<E, S> {
     }
 
     /// What is asked of the admission test.
-    fn demand(&self, r: &Reserve, affinity: u64) -> Result<Demand, Problem> {
-        let all = u64::MAX >> (64 - self.settings.cpus);
+    fn demand(&self, r: &Reserve, affinity: u64, room: usize) -> Result<Demand, Problem> {
+        let settings = &self.rooms[room].settings;
+        let all = u64::MAX >> (64 - settings.cpus);
         let asked = match &r.cpus {
             None => all,
             Some(list) => {
-                if let Some(cpu) = list.iter().find(|c| **c >= self.settings.cpus) {
+                if let Some(cpu) = list.iter().find(|c| **c >= settings.cpus) {
                     let there = format_cpus(&cpus_of(all));
                     return problem(
                         format!("there is no CPU {cpu}"),
@@ -348,7 +384,7 @@ impl<E: Engine, S: System> Book<E, S> {
                 mask_of(list)
             }
         };
-        let cpus = asked & affinity & self.settings.usable;
+        let cpus = asked & affinity & settings.usable & settings.set;
         if cpus == 0 {
             let show = |mask| format_cpus(&cpus_of(mask & all));
             return problem(
@@ -356,7 +392,7 @@ impl<E: Engine, S: System> Book<E, S> {
                     "no CPU is left: asked for are {}, the process may run on {}, reservations on {}",
                     show(asked),
                     show(affinity),
-                    show(self.settings.usable)
+                    show(settings.usable & settings.set)
                 ),
                 "choose CPUs that are in all three, or change the process's affinity (taskset)",
             );
@@ -366,12 +402,12 @@ impl<E: Engine, S: System> Book<E, S> {
             budget: r.budget_ns,
             period: r.period_ns,
             deadline: r.deadline(),
-            cpus: (cpus != all).then(|| cpus_of(cpus)),
+            cpus: (cpus != all & settings.set).then(|| cpus_of(cpus)),
         })
     }
 
     /// What ordinary users may hold.
-    fn user_limit(&self, peer: Peer, demand: &Demand) -> Result<(), Box<Refusal>> {
+    fn user_limit(&self, peer: Peer, demand: &Demand, room: usize) -> Result<(), Box<Refusal>> {
         if peer.uid == 0 {
             return Ok(());
         }
@@ -382,7 +418,8 @@ impl<E: Engine, S: System> Book<E, S> {
         let total = self.user_total();
         let held: Vec<(u32, &Demand)> = live.map(|h| (h.record.id, &h.demand)).collect();
         let ended = mine().filter(|h| h.state != State::Live).count();
-        limits::user(total, &held, ended, demand, |smaller| self.admission.test(smaller))
+        let admission = &self.rooms[room].admission;
+        limits::user(total, &held, ended, demand, |smaller| admission.test(smaller))
     }
 
     fn grant(
@@ -391,24 +428,26 @@ impl<E: Engine, S: System> Book<E, S> {
         r: &Reserve,
         watch: Watch,
         demand: Demand,
-        place: Place,
+        (room, place): (usize, Place),
         within: Option<u32>,
     ) -> Result<Response, Problem> {
+        let settings = &self.rooms[room].settings;
+        let (kind, policy, set) = (settings.kind(), settings.policy(), settings.name.clone());
         let wanted = Reservation {
             budget: r.budget_ns,
             period: r.period_ns,
             deadline: r.deadline(),
             place: place.clone(),
-            kind: self.settings.kind(),
-            order: self.order_within(within),
+            kind,
+            order: self.order_within(within, room),
             marks: r.marks,
             value: r.value.unwrap_or(0) * VALUE,
             account: self.account_within(peer, within)?,
             group: false,
             within,
-            purse: self.purse_named(peer, r.purse.as_deref())?,
+            purse: self.purse_named(peer, r.purse.as_deref(), room)?,
         };
-        let id = match self.enter(&wanted, &demand)? {
+        let id = match self.enter(&wanted, &demand, room)? {
             Ok(id) => id,
             Err(refusal) => return Ok(self.refuse(*refusal)),
         };
@@ -422,6 +461,7 @@ impl<E: Engine, S: System> Book<E, S> {
             period_ns: r.period_ns,
             deadline_ns: r.deadline(),
             group: r.group.clone().unwrap_or_default(),
+            set,
             ..Default::default()
         };
         self.granted += 1;
@@ -431,6 +471,7 @@ impl<E: Engine, S: System> Book<E, S> {
             guaranteed: true,
             connection: Some(peer.connection),
             watch: Some(watch),
+            room,
             demand,
             place,
             since: Instant::now(),
@@ -470,7 +511,7 @@ impl<E: Engine, S: System> Book<E, S> {
             peer.uid
         );
         self.note(Some(peer.uid), what);
-        Ok(Response::Granted { id, policy: self.settings.policy(), cpus })
+        Ok(Response::Granted { id, policy, cpus })
     }
 
     /// Has the scheduler make a reservation, and books it if it takes CPU time of its own. Returns its id.
@@ -478,12 +519,13 @@ impl<E: Engine, S: System> Book<E, S> {
         &mut self,
         wanted: &Reservation,
         demand: &Demand,
+        room: usize,
     ) -> Result<Result<u32, Box<Refusal>>, Problem> {
         let failed =
             |e: anyhow::Error| Problem(format!("{e:#}"), "release a reservation first".into());
         let id = self.engine.reserve(wanted).map_err(failed)?;
         if wanted.within.is_none()
-            && let Err(refusal) = self.admission.admit(id, demand)
+            && let Err(refusal) = self.rooms[room].admission.admit(id, demand)
         {
             let _ = self.engine.release(id); // it has no threads yet
             return Ok(Err(refusal));

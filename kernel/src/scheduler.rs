@@ -18,6 +18,8 @@ use crate::costs::{Account, Cost};
 use crate::exit::Exit;
 use crate::machine::kernel_is_rt;
 
+mod swap;
+
 /// A loaded and attached scheduler; dropping it gives the machine back to the kernel's own.
 pub struct Scheduler<'a> {
     skel: BpfSkel<'a>,
@@ -77,6 +79,17 @@ pub struct Limit {
     pub rate: u64,
 }
 
+/// By what a reservation goes on after a swap.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rule {
+    /// Server policy, index into the core's registry.
+    pub kind: u32,
+    /// Order, likewise.
+    pub order: u32,
+    /// Its pair of budget and deadline is not kept (`core/ob_swap.h`).
+    pub anew: bool,
+}
+
 /// How it is loaded.
 #[derive(Clone, Copy, Debug)]
 pub struct Loading {
@@ -84,6 +97,8 @@ pub struct Loading {
     pub kind: u32,
     /// And the other one that groups may have.
     pub hard: u32,
+    /// Reservations may have any other.
+    pub any: bool,
     /// None is ever split over several CPUs.
     pub whole: bool,
     /// Tells what the verifier says.
@@ -101,7 +116,7 @@ impl<'a> Scheduler<'a> {
     /// The kernel lacks something, another scheduler runs, or privileges are missing.
     pub fn start(
         layout: &Layout,
-        Loading { kind, hard, whole, verbose, costs, watchdog }: Loading,
+        Loading { kind, hard, any, whole, verbose, costs, watchdog }: Loading,
         object: &'a mut MaybeUninit<OpenObject>,
     ) -> Result<Scheduler<'a>> {
         scx_utils::try_set_rlimit_infinity();
@@ -117,6 +132,7 @@ impl<'a> Scheduler<'a> {
         rodata.use_timers = !rt;
         rodata.all_kind = kind;
         rodata.hard_kind = hard;
+        rodata.any_kind = any;
         rodata.all_whole = whole;
         rodata.tracing = layout.ring > 0;
         rodata.measuring = costs;
@@ -253,7 +269,7 @@ impl<'a> Scheduler<'a> {
     /// # Errors
     /// The kernel side does not answer.
     pub fn place(&mut self, id: u32, place: &Place, rate: u64) -> Result<()> {
-        let to = shell::shell_place { id: id as i32 };
+        let to = shell::shell_place { id: id as i32, swap: 0 };
         self.arena.set_terms(ob_terms { rate, ..terms(place) });
         self.ask(shell::SHELL_PLACE, |ask| ask.place = to).map(drop)
     }

@@ -2,9 +2,11 @@
 //! What the service was started with, and what follows from it for the core and for admission.
 
 use onbeat_analysis::machine::Machine;
-use onbeat_model::policy::{Order, Policy, Server, Splits};
+use onbeat_model::policy::{DEFAULT_SHARE, Order, Policy, Server, Splits};
+use onbeat_model::taskset::DEFAULT_SET;
 use onbeat_model::units::Fraction;
 
+use crate::machine::cpus_of;
 use crate::system::Above;
 
 /// Number of a server policy in the core's registry.
@@ -13,16 +15,20 @@ pub fn kind(server: Server) -> u32 {
     at.expect("every server of the model is in the core's registry") as u32
 }
 
-/// What the service was started with.
+/// What the service was started with, of one set of CPUs.
 #[derive(Debug, Clone)]
 pub struct Settings {
+    /// Name of the set.
+    pub name: String,
+    /// Its CPUs, a bit for each, on line or not.
+    pub set: u64,
     /// Order of service.
     pub order: Order,
     /// Enforcement.
     pub server: Server,
     /// CPUs of the core, on line or not.
     pub cpus: u32,
-    /// Domains they form under a clustered order.
+    /// Domains that those of the set form under a clustered order.
     pub clusters: u32,
     /// CPUs that reservations may use.
     pub usable: u64,
@@ -33,9 +39,30 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// Number of domains, which the core and the admission test must agree on.
-    pub fn domains(&self) -> u32 {
-        self.order.domains(self.cpus, self.clusters)
+    /// The whole machine under one policy, its CPUs 0 to `cpus` − 1, at most 64, in `clusters` under a clustered order.
+    pub fn whole(order: Order, server: Server, cpus: u32, clusters: u32) -> Self {
+        let all = u64::MAX >> (64 - cpus.clamp(1, 64));
+        Self {
+            name: DEFAULT_SET.into(),
+            set: all,
+            order,
+            server,
+            cpus,
+            clusters,
+            usable: all,
+            best_effort_share: DEFAULT_SHARE,
+            user_share: Fraction::new(1, 2),
+        }
+    }
+
+    /// CPUs of each domain, a bit for each, which the core and the admission test must agree on.
+    pub fn domains(&self) -> Vec<u64> {
+        self.machine(u64::MAX, &Above::default()).domain_masks()
+    }
+
+    /// Whether what is admitted gets its budget in time whatever others do.
+    pub fn isolates(&self) -> bool {
+        self.server.isolates() && self.order.isolates()
     }
 
     /// Name of the policy.
@@ -67,12 +94,12 @@ impl Settings {
         self.order.number()
     }
 
-    /// The machine as the admission test sees it: all CPUs, so that its domains are the core's; what
+    /// The set as the admission test sees it: all of its CPUs, so that its domains are the core's; what
     /// cannot be reserved is held by somebody.
     pub fn machine(&self, online: u64, above: &Above) -> Machine {
-        let (cpus, share) = (self.cpus, self.best_effort_share);
-        let mut machine = Machine::under(self.order, cpus, self.clusters, share);
-        for cpu in 0..cpus {
+        let cpus = cpus_of(self.set & u64::MAX >> (64 - self.cpus.clamp(1, 64)));
+        let mut machine = Machine::of(self.order, &cpus, self.clusters, self.best_effort_share);
+        for cpu in cpus {
             if online >> cpu & 1 == 0 {
                 machine.offline(cpu);
             } else if self.usable >> cpu & 1 == 0 {

@@ -112,6 +112,7 @@ fn group(name: &str, budget: u64, period: u64, within: Option<&str>) -> Group {
         order: None,
         rule: Some("cbs-hard".into()),
         purse: None,
+        set: None,
     }
 }
 

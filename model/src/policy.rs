@@ -394,6 +394,12 @@ impl Policy {
         }
     }
 
+    /// Its line in [`CORE`], if it is one of Onbeat's own.
+    pub fn core(&self) -> Option<&'static CorePolicy> {
+        let Policy::Core { order, server } = self else { return None };
+        CORE.iter().find(|p| (p.order, p.server) == (*order, *server))
+    }
+
     /// Whether it is one of Onbeat's own, which run in every world.
     pub fn is_core(&self) -> bool {
         matches!(self, Policy::Core { .. })

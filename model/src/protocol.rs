@@ -44,6 +44,18 @@ pub enum Request {
     Stats,
     /// Which policies the service has.
     Policies,
+    /// Another policy for a set of CPUs; root's to choose. What is held there goes on under it.
+    Swap {
+        /// Name of the set; [`crate::taskset::DEFAULT_SET`] are the CPUs that no set names.
+        set: String,
+        /// Name of the policy.
+        policy: String,
+    },
+    /// Another order of best-effort work; root's to choose.
+    Reorder {
+        /// Its name.
+        order: String,
+    },
 }
 
 /// Parameters of a reservation: `budget_ns` every `period_ns`.
@@ -75,6 +87,10 @@ pub struct Reserve {
     /// Name of the purse that it takes from, too; absent: from none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub purse: Option<String>,
+    /// Name of the set of CPUs that is to serve it; absent: the default set if it may use one of its CPUs, else the
+    /// first other of which it may.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub set: Option<String>,
 }
 
 /// A budget that reservations share, and who finds it empty sleeps.
@@ -144,6 +160,10 @@ pub struct Group {
     /// Name of the purse that it takes from, too; absent: from none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub purse: Option<String>,
+    /// Name of the set of CPUs that is to serve it; absent: the default set if it may use one of its CPUs, else the
+    /// first other of which it may.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub set: Option<String>,
 }
 
 impl Group {
@@ -160,6 +180,7 @@ impl Group {
             value: None,
             group: self.group.clone(),
             purse: self.purse.clone(),
+            set: self.set.clone(),
         }
     }
 
@@ -279,7 +300,7 @@ pub enum Response {
     Released(Reservation),
     /// All reservations.
     Status {
-        /// Policy in force.
+        /// Policy in force, of the first set.
         policy: String,
         /// CPUs on line.
         cpus: Vec<u32>,
@@ -289,6 +310,23 @@ pub enum Response {
         free: Fraction,
         /// In order of their ids.
         reservations: Vec<Reservation>,
+        /// The sets of CPUs, the default one before all others.
+        #[serde(default)]
+        sets: Vec<Set>,
+        /// Order of best-effort work in force.
+        #[serde(default)]
+        best_effort: String,
+    },
+    /// The set is under another policy.
+    Swapped {
+        /// The one before.
+        from: String,
+        /// The one in force now.
+        to: String,
+        /// Reservations that go on under it.
+        reservations: usize,
+        /// From the first step to the last, ns.
+        took_ns: u64,
     },
     /// Counters by name.
     Stats {
@@ -299,7 +337,7 @@ pub enum Response {
     Policies {
         /// Name and one line about it.
         policies: Vec<(String, String)>,
-        /// The one in force.
+        /// The one in force, of the default set.
         current: String,
     },
     /// The request could not be carried out.
@@ -309,6 +347,21 @@ pub enum Response {
         /// What to do.
         remedy: String,
     },
+}
+
+/// A set of CPUs.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Set {
+    /// Its name.
+    pub name: String,
+    /// Its CPUs.
+    pub cpus: Vec<u32>,
+    /// Its policy.
+    pub policy: String,
+    /// Sum of the reserved utilizations, in CPUs.
+    pub reserved: Fraction,
+    /// What is still free for reservations, in CPUs.
+    pub free: Fraction,
 }
 
 /// A reservation and what it has received so far. Times in ns.
@@ -324,6 +377,9 @@ pub struct Reservation {
     /// Name of the group that serves it; empty: none does.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub group: String,
+    /// Name of the set of CPUs that serves it.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub set: String,
     /// User who asked.
     pub uid: u32,
     /// Budget per period.
@@ -516,6 +572,7 @@ mod tests {
             value: None,
             group: None,
             purse: None,
+            set: None,
         }
     }
 

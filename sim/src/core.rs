@@ -6,6 +6,8 @@ use onbeat_analysis::plan::Split;
 use onbeat_core::ffi;
 use onbeat_model::event::{Event, NONE};
 
+mod swap;
+
 /// The core with its tasks and servers.
 pub struct Core {
     ob: Box<ffi::ob>,
@@ -26,7 +28,7 @@ pub struct Reservation {
     pub deadline: u64,
     /// CPUs it may use; those outside its domain are ignored.
     pub cpus: u64,
-    /// Domain, below the number the core was made with.
+    /// Slot of its domain: below the number the core was made with, or the lowest of its CPUs ([`Core::regroup`]).
     pub domain: u32,
     /// Index into `onbeat_core::server_policies`.
     pub kind: u32,
@@ -36,6 +38,29 @@ pub struct Reservation {
     pub marks: bool,
     /// It is split over CPUs, whose domains are theirs alone; the first is `domain`'s.
     pub split: Option<Split>,
+}
+
+impl Reservation {
+    fn terms(&self) -> ffi::ob_terms {
+        let terms = ffi::ob_terms {
+            budget: self.budget,
+            period: self.period,
+            deadline: self.deadline,
+            account: ffi::OB_NO_ACCOUNT,
+            kind: self.kind,
+            order: self.order,
+            marks: self.marks.into(),
+            cpus: self.cpus,
+            domain: self.domain,
+            ..Default::default()
+        };
+        match &self.split {
+            None => terms,
+            Some(Split { window, postponed, shares }) => {
+                onbeat_core::split(terms, *window, *postponed, shares)
+            }
+        }
+    }
 }
 
 /// Index of a task that runs nowhere or of nobody.
@@ -175,22 +200,7 @@ impl Core {
     }
 
     fn make(&mut self, i: usize, r: &Reservation, group: bool, within: Option<usize>) {
-        let mut terms = ffi::ob_terms {
-            budget: r.budget,
-            period: r.period,
-            deadline: r.deadline,
-            account: ffi::OB_NO_ACCOUNT,
-            kind: r.kind,
-            order: r.order,
-            marks: r.marks.into(),
-            cpus: r.cpus,
-            domain: r.domain,
-            group: group.into(),
-            ..Default::default()
-        };
-        if let Some(Split { window, postponed, shares }) = &r.split {
-            terms = onbeat_core::split(terms, *window, *postponed, shares);
-        }
+        let mut terms = ffi::ob_terms { group: group.into(), ..r.terms() };
         let up = within.map_or(std::ptr::null_mut(), |up| &raw mut self.servers[up]);
         let (ob, sv) = (self.ob(), &raw mut self.servers[i]);
         // SAFETY: a server of ours that no task uses yet, and a group, if any, that has been made.

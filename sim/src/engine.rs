@@ -369,6 +369,12 @@ impl Engine {
         self.late.or_else(|| self.tasks.iter().enumerate().find_map(overdue))
     }
 
+    /// Does something to the core now, and what follows from it.
+    pub fn change(&mut self, act: impl FnOnce(&mut Core, u64)) {
+        act(&mut self.core, self.now);
+        self.settle();
+    }
+
     /// The core, for a look at its state.
     pub fn core(&self) -> &Core {
         &self.core

@@ -3,8 +3,7 @@
 
 mod build;
 
-use onbeat_analysis::machine::Machine;
-use onbeat_analysis::plan::{Plan, Seat};
+use onbeat_analysis::plan::{Seat, lay_out};
 use onbeat_analysis::semi::SHARE_LEAST;
 use onbeat_core::ffi;
 use onbeat_model::policy::{CorePolicy, Order, Server};
@@ -180,22 +179,25 @@ fn order_within(set: &TaskSet, policy: &CorePolicy, of: Option<usize>) -> u32 {
 
 /// The reservations, with shares of split tasks of at least `share_least` ns.
 fn planned(set: &TaskSet, policy: &CorePolicy, share_least: u64) -> Planned {
-    let share = set.best_effort_share;
-    let machine = Machine::under(policy.order, set.cpus, set.clusters, share);
-    let layout = Plan::with_shares(machine, share_least).lay_out(set);
-    let groups = set.groups.iter().zip(layout.groups).map(|(group, seat)| Reservation {
-        budget: group.budget,
-        period: group.period,
-        deadline: group.deadline.min(group.period),
-        cpus: seat.at.cpus,
-        domain: seat.at.domain,
-        kind: kind(group.rule.unwrap_or(policy.server)),
-        order: order_within(set, policy, group.parent),
-        marks: false,
-        split: None,
+    let layout = lay_out(set, policy, share_least);
+    let parts = set.parts();
+    let groups = set.groups.iter().enumerate().zip(layout.groups).map(|((g, group), seat)| {
+        let policy = set.policy_of(&parts[set.part_of_group(g)], policy);
+        Reservation {
+            budget: group.budget,
+            period: group.period,
+            deadline: group.deadline.min(group.period),
+            cpus: seat.at.cpus,
+            domain: seat.at.domain,
+            kind: kind(group.rule.unwrap_or(policy.server)),
+            order: order_within(set, &policy, group.parent),
+            marks: false,
+            split: None,
+        }
     });
     let one = |(copy, seat): (TaskCopy<'_>, Option<Seat>)| {
         let (spec, Seat { at, .. }) = (copy.spec, seat?);
+        let policy = set.policy_of(&parts[set.part_of(spec)], policy);
         Some(Reservation {
             budget: spec.budget?,
             period: spec.period,
@@ -203,7 +205,7 @@ fn planned(set: &TaskSet, policy: &CorePolicy, share_least: u64) -> Planned {
             cpus: at.cpus,
             domain: at.domain,
             kind: kind(policy.server),
-            order: order_within(set, policy, spec.group),
+            order: order_within(set, &policy, spec.group),
             marks: spec.marks,
             split: at.split,
         })

@@ -195,6 +195,7 @@ fn set_of(case: &Case) -> TaskSet {
         threads: 1,
         sections: Vec::new(),
         abort: false,
+        set: None,
         work: Work::Uniform(task.times[0] / 2, task.times[0]),
     };
     TaskSet {
@@ -213,6 +214,7 @@ fn set_of(case: &Case) -> TaskSet {
         purses: Vec::new(),
         resources: Vec::new(),
         loads: Vec::new(),
+        sets: Vec::new(),
         tasks: case.tasks.iter().filter(|t| !t.times.is_empty()).enumerate().map(entry).collect(),
         best_effort: Some(BestEffort {
             count: case.best_effort as u32,

@@ -17,16 +17,24 @@ fn the_domains_of_the_plan_are_those_of_the_core() {
             if clusters > 1 && order.sets != Sets::Clustered {
                 continue;
             }
-            let domains = order.domains(cpus, clusters);
             let machine = Machine::under(order, cpus, clusters, Fraction::new(1, 20));
-            let core = Core::new(cpus, domains, 50, 1, 1, 0);
+            let masks = machine.domain_masks();
+            assert_eq!(masks.len() as u32, order.domains(cpus, clusters));
+            let mut core = Core::new(cpus, 1, 50, 1, 1, 0);
+            masks.iter().for_each(|mask| core.regroup(*mask, 0));
             for cpu in 0..cpus {
                 // SAFETY: a domain of the core, which lives.
                 let theirs = unsafe { (*core.cpu(cpu).domain).cpus };
-                let ours = (0..domains).map(|d| machine.domain_cpus(d)).find(|d| d >> cpu & 1 == 1);
-                assert_eq!(ours, Some(theirs), "CPU {cpu} of {cpus} under {order:?} in {clusters}");
+                let ours = masks.iter().find(|mask| **mask >> cpu & 1 == 1);
+                assert_eq!(
+                    ours,
+                    Some(&theirs),
+                    "CPU {cpu} of {cpus} under {order:?} in {clusters}"
+                );
             }
-            assert_eq!(machine.domain_cpus(domains), 0);
+            for mask in masks {
+                assert_eq!(machine.domain_cpus(mask.trailing_zeros()), mask);
+            }
         }
     }
 }
@@ -62,8 +70,9 @@ fn the_core_takes_reservations_as_they_are_planned() {
     let mut parts = 0;
     for policy in CORE.iter() {
         let planned = reservations(&set, policy);
-        let domains = policy.order.domains(4, 2);
-        let mut core = Core::new(4, domains, 50, 1, planned.len(), 0);
+        let mut core = Core::new(4, 1, 50, 1, planned.len(), 0);
+        let machine = Machine::under(policy.order, 4, 2, Fraction::new(1, 20));
+        machine.domain_masks().into_iter().for_each(|mask| core.regroup(mask, 0));
         for (i, r) in planned.iter().enumerate() {
             let r = r.as_ref().unwrap();
             core.init_task(i, 0b1111, 1);

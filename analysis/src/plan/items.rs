@@ -2,7 +2,8 @@
 //! A task set on a machine: its reservations that are in no group and its outermost groups are placed, and members go
 //! where their group goes.
 
-use onbeat_model::taskset::{TaskCopy, TaskSet};
+use onbeat_model::policy::CorePolicy;
+use onbeat_model::taskset::{Part, TaskCopy, TaskSet};
 
 use super::{Demand, Place, Plan};
 use crate::machine::Machine;
@@ -79,8 +80,9 @@ pub fn items(set: &TaskSet, machine: &Machine) -> Vec<Item> {
             .chain(tasks.map(|copy| cpus_of(set, copy)))
             .collect();
         let all = set.group_cpus(g);
-        let domains = (0..).map(|domain| machine.domain_cpus(domain)).take_while(|cpus| *cpus != 0);
-        let common = domains
+        let common = machine
+            .domain_masks()
+            .into_iter()
             .filter(|domain| members.iter().all(|cpus| cpus & domain != 0))
             .fold(0, |sum, domain| sum | (domain & all));
         let cpus = if common == 0 { all } else { common };
@@ -109,20 +111,32 @@ pub fn items(set: &TaskSet, machine: &Machine) -> Vec<Item> {
     groups.chain(copies.iter().enumerate().filter_map(alone)).collect()
 }
 
-impl Plan {
-    /// Places all reservations of `set`, whether they fit or not: what [`items`] says under the ids that it says, and
-    /// members where their group is.
-    pub fn lay_out(&mut self, set: &TaskSet) -> Layout {
-        let mut groups: Vec<Option<Seat>> = vec![None; set.groups.len()];
-        let mut copies: Vec<Option<Seat>> = vec![None; set.copies().count()];
-        for item in items(set, self.machine()) {
-            let (at, fits) = self.place(item.id, &item.demand);
+/// Seats that are taken so far.
+struct Seats {
+    groups: Vec<Option<Seat>>,
+    copies: Vec<Option<Seat>>,
+}
+
+impl Seats {
+    fn none(set: &TaskSet) -> Self {
+        Self { groups: vec![None; set.groups.len()], copies: vec![None; set.copies().count()] }
+    }
+
+    /// Places in `plan` those of [`items`] that `here` says.
+    fn fill(&mut self, set: &TaskSet, plan: &mut Plan, here: impl Fn(Of) -> bool) {
+        for item in items(set, plan.machine()).into_iter().filter(|item| here(item.of)) {
+            let (at, fits) = plan.place(item.id, &item.demand);
             let seat = Seat { fits: fits && item.holds(&at), at };
             match item.of {
-                Of::Group(group) => groups[group] = Some(seat),
-                Of::Copy(copy) => copies[copy] = Some(seat),
+                Of::Group(group) => self.groups[group] = Some(seat),
+                Of::Copy(copy) => self.copies[copy] = Some(seat),
             }
         }
+    }
+
+    /// Members have theirs where their group is.
+    fn layout(self, set: &TaskSet) -> Layout {
+        let Self { mut groups, mut copies } = self;
         let inside = |seat: &Seat, cpus: u64| match seat.at.cpus & cpus {
             0 => Seat { fits: false, ..seat.clone() },
             cpus => Seat { at: Place { cpus, ..seat.at.clone() }, ..seat.clone() },
@@ -140,6 +154,41 @@ impl Plan {
         }
         Layout { groups: groups.into_iter().flatten().collect(), copies }
     }
+}
+
+impl Plan {
+    /// Places all reservations of `set`, whether they fit or not: what [`items`] says under the ids that it says, and
+    /// members where their group is. Sets of CPUs within `set` are another matter ([`lay_out`]).
+    pub fn lay_out(&mut self, set: &TaskSet) -> Layout {
+        let mut seats = Seats::none(set);
+        seats.fill(set, self, |_| true);
+        seats.layout(set)
+    }
+}
+
+/// The machine that one of [`TaskSet::parts`] is, where `played` serves the default set.
+pub fn machine_of(set: &TaskSet, part: &Part, played: &CorePolicy) -> Machine {
+    let cpus: Vec<u32> = (0..set.cpus).filter(|cpu| part.cpus >> cpu & 1 == 1).collect();
+    let order = set.policy_of(part, played).order;
+    Machine::of(order, &cpus, part.clusters, set.best_effort_share)
+}
+
+/// Where all reservations of `set` are served, each in its part of the CPUs ([`TaskSet::parts`]), where `played` serves
+/// the default set; none is split into shares shorter than `least` ns.
+pub fn lay_out(set: &TaskSet, played: &CorePolicy, least: u64) -> Layout {
+    let mut seats = Seats::none(set);
+    let copies: Vec<usize> = set.copies().map(|copy| copy.entry).collect();
+    for (number, part) in set.parts().iter().enumerate() {
+        let mut plan = Plan::with_shares(machine_of(set, part, played), least);
+        seats.fill(set, &mut plan, |of| {
+            number
+                == match of {
+                    Of::Group(group) => set.part_of_group(group),
+                    Of::Copy(copy) => set.part_of(&set.tasks[copies[copy]]),
+                }
+        });
+    }
+    seats.layout(set)
 }
 
 #[cfg(test)]

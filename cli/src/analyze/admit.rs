@@ -5,12 +5,12 @@ use std::fmt::Write;
 
 use anyhow::{Result, bail};
 use onbeat_analysis::admission::Admission;
-use onbeat_analysis::plan::{Place, items};
+use onbeat_analysis::plan::{Item, Of, Place, items};
 use onbeat_kernel::machine::{cpus_of, format_cpus};
 use onbeat_kernel::settings::Settings;
 use onbeat_kernel::system::Above;
 use onbeat_model::policy::{Policy, Server};
-use onbeat_model::taskset::TaskSet;
+use onbeat_model::taskset::{TaskEntry, TaskSet};
 use onbeat_model::units::{Fraction, format_duration, format_percent};
 use serde_json::{Value, json};
 
@@ -24,42 +24,56 @@ pub struct Admitted {
 }
 
 /// Asks for all groups of `set` that are in no other, then for all tasks that are in none, one after the other, under
-/// `policy`.
+/// `policy`, and those of sets of CPUs under theirs.
 ///
 /// # Errors
 /// The policy is none of Onbeat's own, or is not known.
 pub fn admit(set: &TaskSet, policy: &str) -> Result<Admitted> {
     let policy: Policy = policy.parse()?;
-    let Policy::Core { order, server } = policy else {
+    let Some(played) = policy.core() else {
         bail!("--admit {policy}: only Onbeat's own policies admit; `onbeat policies` lists them");
     };
-    let all = u64::MAX >> (64 - set.cpus.clamp(1, 64));
-    let settings = Settings {
-        order,
-        server,
-        cpus: set.cpus,
-        clusters: set.clusters,
-        usable: all,
-        best_effort_share: set.best_effort_share,
-        user_share: Fraction::from_integer(1),
-    };
-    let machine = settings.machine(all, &Above::default());
+    let copies: Vec<_> = set.copies().collect();
     let mut tasks = Vec::new();
-    let asked = items(set, &machine);
-    let mut admission = Admission::new(machine);
-    for item in asked {
-        let answer = admission.admit(item.id, &item.demand).map_err(|refusal| refusal.to_string());
-        let answer = match answer {
-            Ok(at) if !item.holds(&at) => {
-                admission.release(item.id);
-                Err("some of its members may use none of the CPUs of one domain".into())
-            }
-            answer => answer,
+    let (mut names, mut blind) = (Vec::new(), false);
+    for (number, part) in set.parts().iter().enumerate() {
+        let of = set.policy_of(part, played);
+        let settings = Settings {
+            set: part.cpus,
+            best_effort_share: set.best_effort_share,
+            user_share: Fraction::from_integer(1),
+            ..Settings::whole(of.order, of.server, set.cpus, part.clusters)
         };
-        tasks.push((item.demand.name, answer));
+        let machine = settings.machine(u64::MAX, &Above::default());
+        let here = |item: &Item| {
+            number
+                == match item.of {
+                    Of::Group(group) => set.part_of_group(group),
+                    Of::Copy(copy) => set.part_of(copies[copy].spec),
+                }
+        };
+        let asked: Vec<Item> = items(set, &machine).into_iter().filter(here).collect();
+        let mut admission = Admission::new(machine);
+        for item in asked {
+            let answer =
+                admission.admit(item.id, &item.demand).map_err(|refusal| refusal.to_string());
+            let answer = match answer {
+                Ok(at) if !item.holds(&at) => {
+                    admission.release(item.id);
+                    Err("some of its members may use none of the CPUs of one domain".into())
+                }
+                answer => answer,
+            };
+            tasks.push((item.demand.name, answer));
+        }
+        let unmarked = |task: &&TaskEntry| !task.marks && set.part_of(task) == number;
+        blind |= of.server == Server::None && set.tasks.iter().any(|task| unmarked(&task));
+        names.push(match part.set {
+            Some(named) => format!("{} in set {}", of.name, set.sets[named].name),
+            None => of.name.to_owned(),
+        });
     }
-    let blind = server == Server::None && set.tasks.iter().any(|task| !task.marks);
-    Ok(Admitted { policy: settings.policy(), blind, share: set.best_effort_share, tasks })
+    Ok(Admitted { policy: names.join(", "), blind, share: set.best_effort_share, tasks })
 }
 
 impl Admitted {

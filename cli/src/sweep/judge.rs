@@ -132,6 +132,7 @@ impl Played {
             threads: 1,
             sections: Vec::new(),
             abort: false,
+            set: None,
             work: Work::Constant(task.wcet.saturating_mul(self.stretch)),
         };
         TaskSet {
@@ -150,6 +151,7 @@ impl Played {
             purses: Vec::new(),
             resources: Vec::new(),
             loads: Vec::new(),
+            sets: Vec::new(),
             tasks: tasks.iter().enumerate().map(entry).collect(),
             best_effort: None,
         }

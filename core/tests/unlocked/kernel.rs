@@ -55,6 +55,25 @@ pub enum Op {
     Ask(usize),
     /// A thread is to leave it.
     Leave(usize),
+    /// CPUs 0 and 1 are domains of their own from now on, and the reservation goes on on CPU 1.
+    Swap,
+    /// Best effort has this order from now on.
+    Reorder(u32),
+}
+
+/// The reservation's, on one CPU.
+fn terms(cpu: u32) -> ffi::ob_terms {
+    let budget = 10_000_000;
+    ffi::ob_terms {
+        budget,
+        period: 2 * budget,
+        deadline: 2 * budget,
+        cpus: 1 << cpu,
+        domain: cpu,
+        account: ffi::OB_NO_ACCOUNT,
+        order: ffi::OB_ORDER_EDF,
+        ..Default::default()
+    }
 }
 
 pub struct World {
@@ -69,16 +88,7 @@ impl World {
         // SAFETY: plain numbers and null pointers.
         let mut arena: Box<Arena> = Box::new(unsafe { std::mem::zeroed() });
         let at = &raw mut *arena;
-        let budget = 10_000_000;
-        let mut terms = ffi::ob_terms {
-            budget,
-            period: 2 * budget,
-            deadline: 2 * budget,
-            cpus: 1,
-            account: ffi::OB_NO_ACCOUNT,
-            order: ffi::OB_ORDER_EDF,
-            ..Default::default()
-        };
+        let mut terms = terms(0);
         // SAFETY: the arena's own, zeroed.
         unsafe {
             assert_eq!(core::onbeat_step_init(&raw mut (*at).ob, cpus as u32), 0);
@@ -347,7 +357,29 @@ impl World {
             Op::Wake(t, to) => self.wake(t, to),
             Op::Ask(t) => self.ask(t, false),
             Op::Leave(t) => self.ask(t, true),
+            Op::Swap => self.swap(),
+            // SAFETY: as above.
+            Op::Reorder(order) => self.call(|ob| unsafe {
+                core::onbeat_step_reorder(ob, self.task(0), THREADS as u64, order);
+            }),
         }
+    }
+
+    /// As the service does, a step at a time.
+    fn swap(&self) {
+        let regroup = |cpus| {
+            // SAFETY: as above.
+            self.call(|ob| unsafe { core::onbeat_step_regroup(ob, cpus, NOW) });
+        };
+        regroup(0b01);
+        regroup(0b10);
+        let mut to = terms(1);
+        // SAFETY: as above.
+        self.call(|ob| unsafe {
+            core::onbeat_step_swap(ob, self.pool(), &raw mut to, NOW);
+        });
+        regroup(0b01);
+        regroup(0b10);
     }
 
     /// What a CPU does.
@@ -386,6 +418,11 @@ impl World {
             }
             let cpus = if reserved(task) { task.cpus & sv.cpus } else { task.cpus };
             let idle = (0..k.curr.len()).find(|c| k.curr[*c].is_none() && cpus >> c & 1 == 1);
+            let plain = |cpu: &usize| k.curr[*cpu].is_some_and(|other| !reserved(&a.tasks[other]));
+            let passed = (0..k.curr.len()).find(|c| cpus >> c & 1 == 1 && plain(c));
+            if let Some(cpu) = passed.filter(|_| k.threads[t] == At::Core && reserved(task)) {
+                return wrong(&format!("waits for CPU {cpu}, which runs best effort"));
+            }
             if let Some(cpu) = idle.filter(|_| k.threads[t] == At::Core) {
                 return wrong(&format!("waits while CPU {cpu} idles, and nobody has told it"));
             }

@@ -25,8 +25,8 @@ struct {
 
 /* What all reservations have in common, set by the loader (ob_types.h). */
 const volatile u32 all_kind, hard_kind;
-const volatile bool all_whole;
-#define OB_KIND(sv) ((sv)->kind == hard_kind ? hard_kind : all_kind)
+const volatile bool all_whole, any_kind;
+#define OB_KIND(sv) (any_kind ? (sv)->kind : (sv)->kind == hard_kind ? hard_kind : all_kind)
 #define OB_PLACE(sv) (all_whole ? OB_PLACE_WHOLE : (sv)->place)
 
 #include "shell.h"

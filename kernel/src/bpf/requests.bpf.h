@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * What the service asks for: a system-call program that makes, fills, moves and gives back
- * reservations, and makes the timers. One for all, as the kernel goes through the core anew for
- * each. Part of main.bpf.c.
+ * What the service asks for: a system-call program that makes, fills, moves, swaps and gives back
+ * reservations, regroups CPUs, and makes the timers. One for all, as the kernel goes through the
+ * core anew for each. Part of main.bpf.c.
  */
 #ifndef REQUESTS_BPF_H
 #define REQUESTS_BPF_H
@@ -92,11 +92,46 @@ static __noinline int place(struct shell_place *arg)
 
 		if (held) {
 			ob_account_set(sv, terms->rate, now);
-			ob_server_place(&shell->ob, sv, terms, now);
+			if (arg->swap)
+				ob_server_change(&shell->ob, sv, terms, now);
+			else
+				ob_server_take(&shell->ob, sv, terms);
+			ob_server_go_on(&shell->ob, sv, now);
 		}
 		UNLOCK(fx);
 		effects_apply(&fx);
 		return held ? 0 : -EINVAL;
+	}
+	return -EBUSY;
+}
+
+static __noinline int regroup(struct shell_regroup *arg)
+{
+	u64 now = bpf_ktime_get_ns(), cpus = arg->cpus;
+
+	LOCKED(fx)
+	{
+		ob_regroup(&shell->ob, cpus, now);
+		UNLOCK(fx);
+		effects_apply(&fx);
+		return 0;
+	}
+	return -EBUSY;
+}
+
+static __noinline int reorder(struct shell_reorder *arg)
+{
+	u32 from = arg->from, order = arg->order;
+
+	if (from >= shell->nr_tasks)
+		return -EINVAL;
+	LOCKED(fx)
+	{
+		ob_reorder(&shell->ob, &shell->tasks[from],
+			   ob_min(SHELL_STEP, shell->nr_tasks - from), order);
+		UNLOCK(fx);
+		effects_apply(&fx);
+		return 0;
 	}
 	return -EBUSY;
 }
@@ -169,6 +204,10 @@ int request(struct shell_request *arg)
 		return place(&arg->place);
 	case SHELL_RELEASE:
 		return release(&arg->release);
+	case SHELL_REGROUP:
+		return regroup(&arg->regroup);
+	case SHELL_REORDER:
+		return reorder(&arg->reorder);
 	case SHELL_START:
 		return use_timers ? start() : 0;
 	}

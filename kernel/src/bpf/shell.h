@@ -58,10 +58,26 @@ struct shell_assign {
 };
 
 /* Reservation `id` is to move to where `terms` say, or to be split; its account's rate is theirs
- * from now on. */
+ * from now on. With `swap` it has their rule and order from now on, too. */
 struct shell_place {
 	s32 id;
+	u32 swap;
 };
+
+/* `cpus` are one domain from now on. */
+struct shell_regroup {
+	u64 cpus;
+};
+
+/* Best effort has order number `order` from now on: of the threads' pool, from number `from` on,
+ * SHELL_STEP are put where that has them. */
+struct shell_reorder {
+	u32 order;
+	u32 from;
+};
+
+/* Slots that one such request goes through. */
+enum shell_step { SHELL_STEP = 256 };
 
 /* Reservation `id` is to go: -EBUSY until its threads have left; it takes no more. */
 struct shell_release {
@@ -75,6 +91,8 @@ enum shell_kind {
 	SHELL_PLACE = 2,
 	SHELL_RELEASE = 3,
 	SHELL_START = 4, /* the timers are to be made; once, before the scheduler is in force */
+	SHELL_REGROUP = 5,
+	SHELL_REORDER = 6,
 };
 
 /* What the `request` program is asked for; the part that `kind` names counts. */
@@ -83,6 +101,8 @@ struct shell_request {
 	struct shell_place place;
 	struct shell_assign assign;
 	struct shell_release release;
+	struct shell_regroup regroup;
+	struct shell_reorder reorder;
 	u32 kind;
 };
 

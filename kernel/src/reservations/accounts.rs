@@ -15,7 +15,7 @@ pub(super) const USERS: usize = OB_MAX_ACCOUNTS as usize - 1;
 impl<E: Engine, S: System> Book<E, S> {
     /// What one ordinary user may hold, and take ahead of best effort, in CPUs.
     pub(super) fn user_total(&self) -> Fraction {
-        self.settings.user_share * u64::from((self.settings.usable & self.online).count_ones())
+        self.common().user_share * u64::from((self.common().usable & self.online).count_ones())
     }
 
     /// The same in the core's units, never 0.

@@ -52,10 +52,17 @@ impl<E: Engine, S: System> Book<E, S> {
     /// What can be reserved has changed: who still fits, and where? The older goes before the younger. With `all`, the
     /// core is told of those that stay, too: their threads may find other CPUs on line.
     fn rebook(&mut self, all: bool) {
+        for room in 0..self.rooms.len() {
+            self.rebook_room(room, all);
+        }
+    }
+
+    fn rebook_room(&mut self, room: usize, all: bool) {
         let rate = self.rate();
-        let mut admission = Admission::new(self.settings.machine(self.online, &self.above));
+        let settings = &self.rooms[room].settings;
+        let mut admission = Admission::new(settings.machine(self.online, &self.above));
         // Members are where their groups are.
-        let own = |h: &&Held| h.state == State::Live && h.within.is_none();
+        let own = |h: &&Held| h.state == State::Live && h.within.is_none() && h.room == room;
         let live = self.held.values().filter(own);
         let mut live: Vec<(u64, u32)> = live.map(|h| (h.order, h.record.id)).collect();
         live.sort_unstable();
@@ -73,7 +80,7 @@ impl<E: Engine, S: System> Book<E, S> {
                 self.note(None, what);
             }
         }
-        self.admission = admission;
+        self.rooms[room].admission = admission;
     }
 
     fn mark(held: &mut Held, guaranteed: bool) -> Option<String> {

@@ -38,9 +38,16 @@ impl<E: Engine, S: System> Book<E, S> {
         Ok(record)
     }
 
+    /// Its CPU time is others' to have.
+    fn unbook(&mut self, id: u32) {
+        if let Some(held) = self.held.get(&id) {
+            self.rooms[held.room].admission.release(id);
+        }
+    }
+
     /// Takes a reservation's threads out and frees it, now or by and by.
     pub(super) fn close(&mut self, id: u32) {
-        self.admission.release(id);
+        self.unbook(id);
         for _ in 0..10 {
             match self.engine.release(id) {
                 Ok(true) => return drop(self.held.remove(&id)),
@@ -96,7 +103,7 @@ impl<E: Engine, S: System> Book<E, S> {
 
     /// The program of a reservation and all its descendants are gone.
     fn end(&mut self, id: u32) {
-        self.admission.release(id);
+        self.unbook(id);
         let record = self.record(&self.held[&id]);
         let held = self.held.get_mut(&id).expect("the caller found it");
         let (user, what) = (record.uid, farewell(&record, "ended with its program"));

@@ -22,16 +22,17 @@ impl<E: Engine, S: System> Book<E, S> {
     pub(super) fn group(&mut self, peer: Peer, g: &Group) -> Result<Response, Problem> {
         g.check().or_else(|e| problem(e, "ask again with other values"))?;
         let r = g.as_reserve(1);
-        let order = self.order_named(g.order.as_deref())?;
-        let server = self.server_named(g.rule.as_deref())?;
-        self.check_length(peer, &r, server)?;
+        let within = self.group_named(peer, g.group.as_deref())?;
+        let room = self.room_for(&r, u64::MAX, within)?;
+        let order = self.order_named(g.order.as_deref(), room)?;
+        let server = self.server_named(g.rule.as_deref(), room)?;
+        self.check_length(peer, &r, room, server)?;
         if self.groups().any(|h| h.record.name == g.name) {
             return problem(
                 format!("there is a group {:?} already", clip(&g.name)),
                 "give it another name, or release that one first (`onbeat status`)",
             );
         }
-        let within = self.group_named(peer, g.group.as_deref())?;
         match within {
             Some(up) if self.depth(up) >= OB_DEPTH as usize => {
                 return problem(
@@ -47,9 +48,9 @@ impl<E: Engine, S: System> Book<E, S> {
             }
             _ => (),
         }
-        self.purse_named(peer, g.purse.as_deref())?;
-        let demand = self.demand(&r, u64::MAX)?;
-        let place = match self.room(peer, &demand, within)? {
+        self.purse_named(peer, g.purse.as_deref(), room)?;
+        let demand = self.demand(&r, u64::MAX, room)?;
+        let place = match self.space(peer, &demand, room, within)? {
             Ok(place) => place,
             Err(refusal) => return Ok(self.refuse(*refusal)),
         };
@@ -59,15 +60,15 @@ impl<E: Engine, S: System> Book<E, S> {
             deadline: r.deadline(),
             place: place.clone(),
             kind: crate::settings::kind(server),
-            order: self.order_within(within),
+            order: self.order_within(within, room),
             marks: false,
             value: 0,
             account: self.account_within(peer, within)?,
             group: true,
             within,
-            purse: self.purse_named(peer, g.purse.as_deref())?,
+            purse: self.purse_named(peer, g.purse.as_deref(), room)?,
         };
-        let id = match self.enter(&wanted, &demand)? {
+        let id = match self.enter(&wanted, &demand, room)? {
             Ok(id) => id,
             Err(refusal) => return Ok(self.refuse(*refusal)),
         };
@@ -80,6 +81,7 @@ impl<E: Engine, S: System> Book<E, S> {
             budget_ns: g.budget_ns,
             period_ns: g.period_ns,
             deadline_ns: r.deadline(),
+            set: self.rooms[room].settings.name.clone(),
             ..Default::default()
         };
         let cpus = cpus_of(place.all_cpus() & self.online);
@@ -89,6 +91,7 @@ impl<E: Engine, S: System> Book<E, S> {
             guaranteed: true,
             connection: None,
             watch: None,
+            room,
             demand,
             place,
             since: Instant::now(),
@@ -102,7 +105,7 @@ impl<E: Engine, S: System> Book<E, S> {
         let what =
             format!("group {id}: {budget} every {period} for {} (user {})", g.name, peer.uid);
         self.note(Some(peer.uid), what);
-        Ok(Response::Granted { id, policy: self.settings.policy(), cpus })
+        Ok(Response::Granted { id, policy: self.rooms[room].settings.policy(), cpus })
     }
 
     fn groups(&self) -> impl Iterator<Item = &Held> {
@@ -156,7 +159,7 @@ impl<E: Engine, S: System> Book<E, S> {
             );
         }
         let at = &self.held[&group].place;
-        let all = u64::MAX >> (64 - self.settings.cpus);
+        let all = u64::MAX >> (64 - self.common().cpus);
         let cpus = demand.cpus.as_ref().map_or(all, |list| mask_of(list));
         if at.cpus & cpus == 0 {
             let there = format_cpus(&cpus_of(at.cpus));
@@ -170,8 +173,9 @@ impl<E: Engine, S: System> Book<E, S> {
     }
 
     /// Core's number of the order over the members of `group`, or over all that is in none.
-    pub(super) fn order_within(&self, group: Option<u32>) -> u32 {
-        group.and_then(|id| self.held.get(&id)?.members).unwrap_or(self.settings.core_order())
+    pub(super) fn order_within(&self, group: Option<u32>, room: usize) -> u32 {
+        let own = self.rooms[room].settings.core_order();
+        group.and_then(|id| self.held.get(&id)?.members).unwrap_or(own)
     }
 
     /// The account that a reservation counts on: a member's group has one.
@@ -186,14 +190,15 @@ impl<E: Engine, S: System> Book<E, S> {
         }
     }
 
-    fn order_named(&self, name: Option<&str>) -> Result<u32, Problem> {
-        if self.settings.order.splits() {
+    fn order_named(&self, name: Option<&str>, room: usize) -> Result<u32, Problem> {
+        let settings = &self.rooms[room].settings;
+        if settings.order.splits() {
             return problem(
-                format!("{} has no groups: it splits reservations", self.settings.policy()),
+                format!("{} has no groups: it splits reservations", settings.policy()),
                 "start the service with another policy, such as p-edf+cbs",
             );
         }
-        let Some(name) = name else { return Ok(self.settings.core_order()) };
+        let Some(name) = name else { return Ok(settings.core_order()) };
         let Some(key) = Key::ALL.iter().find(|key| key.name() == name) else {
             let names: Vec<_> = Key::ALL.iter().map(|key| key.name()).collect();
             return problem(
@@ -201,16 +206,17 @@ impl<E: Engine, S: System> Book<E, S> {
                 format!("choose one of {}", names.join(", ")),
             );
         };
-        Ok(Order { key: *key, ..self.settings.order }.number())
+        Ok(Order { key: *key, ..settings.order }.number())
     }
 
     /// What enforces a group's budget; one that nobody enforces would limit nothing.
-    fn server_named(&self, name: Option<&str>) -> Result<Server, Problem> {
-        let loaded = [self.settings.server, self.settings.hard()];
+    fn server_named(&self, name: Option<&str>, room: usize) -> Result<Server, Problem> {
+        let settings = &self.rooms[room].settings;
+        let loaded = [settings.server, settings.hard()];
         let fit = |server: &&Server| server.enforces() && loaded.contains(server);
         let names = || Server::ALL.iter().filter(fit).map(|s| s.name()).collect::<Vec<_>>();
         let server = match name {
-            None => Some(&self.settings.server),
+            None => Some(&settings.server),
             Some(name) => Server::ALL.iter().find(|server| server.name() == name),
         };
         match server.filter(fit) {

@@ -18,7 +18,7 @@ impl<E: Engine, S: System> Book<E, S> {
     /// them must be able to serve the greatest alone.
     pub fn needs(&self) -> Vec<Need> {
         let mut all: Vec<(Amount, Amount, u64)> =
-            vec![(0, 0, u64::MAX); self.settings.cpus as usize];
+            vec![(0, 0, u64::MAX); self.common().cpus as usize];
         let mut count = |cpus: u64, budget: u64, within: u64| {
             let cpus = cpus_of(cpus & self.online);
             let load = amount::floor(budget, within);
@@ -38,7 +38,7 @@ impl<E: Engine, S: System> Book<E, S> {
                 }
             }
         }
-        let rest = amount::of(self.settings.best_effort_share);
+        let rest = amount::of(self.common().best_effort_share);
         let needs = all.into_iter().enumerate().filter(|(_, (sum, ..))| *sum > 0);
         let needs = needs.map(|(cpu, (sum, most, within))| {
             let share = (sum.max(most) + rest).min(WHOLE);

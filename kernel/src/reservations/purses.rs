@@ -17,9 +17,9 @@ impl<E: Engine, S: System> Book<E, S> {
         if peer.uid != 0 {
             return problem("purses are root's to make", "make a group, or ask root to");
         }
-        if self.settings.order.splits() {
+        if self.rooms.iter().all(|room| room.settings.order.splits()) {
             return problem(
-                format!("{} has no purses: it splits reservations", self.settings.policy()),
+                format!("{} has no purses: it splits reservations", self.common().policy()),
                 "start the service with another policy, such as p-edf+cbs",
             );
         }
@@ -29,7 +29,7 @@ impl<E: Engine, S: System> Book<E, S> {
                 "give it another name, or remove that one first (`onbeat purse remove`)",
             );
         }
-        let within = self.purse_named(peer, p.within.as_deref())?;
+        let within = self.purse_slot(peer, p.within.as_deref())?;
         let free = self.purses.iter().position(Option::is_none);
         let slot = free.unwrap_or(self.purses.len());
         if slot >= limits::PURSES {
@@ -53,7 +53,7 @@ impl<E: Engine, S: System> Book<E, S> {
         if peer.uid != 0 {
             return problem("purses are root's to remove", "ask root to");
         }
-        let slot = self.purse_named(peer, Some(name))?;
+        let slot = self.purse_slot(peer, Some(name))?;
         let users = self.held.values().filter(|h| h.purse == slot).count();
         let parts = self.purses.iter().flatten().filter(|p| p.within == slot).count();
         if users + parts > 0 {
@@ -72,12 +72,41 @@ impl<E: Engine, S: System> Book<E, S> {
         self.purses.iter().position(|p| p.as_ref().is_some_and(|p| p.name == name))
     }
 
-    /// The slot of the purse of this name, from which who asks may take.
+    /// The purse around all that purse `slot` is part of.
+    fn outermost_purse(&self, slot: usize) -> usize {
+        let up = |slot: &usize| self.purses.get(*slot)?.as_ref()?.within;
+        std::iter::successors(Some(slot), up).last().unwrap_or(slot)
+    }
+
+    /// The slot of the purse of this name, from which who asks may take in set `room`: in which all are that do.
     pub(super) fn purse_named(
         &self,
         peer: Peer,
         name: Option<&str>,
+        room: usize,
     ) -> Result<Option<usize>, Problem> {
+        let slot = self.purse_slot(peer, name)?;
+        let Some(root) = slot.map(|slot| self.outermost_purse(slot)) else { return Ok(None) };
+        let settings = &self.rooms[room].settings;
+        if settings.order.splits() {
+            return problem(
+                format!("{} has no purses: it splits reservations", settings.policy()),
+                "choose another set of CPUs, or another policy for this one",
+            );
+        }
+        let takes = |slot: usize| self.outermost_purse(slot) == root;
+        let other = self.held.values().find(|h| h.room != room && h.purse.is_some_and(takes));
+        if let Some(other) = other {
+            return problem(
+                format!("reservation {} takes from it in another set of CPUs", other.record.id),
+                "make a purse for each set",
+            );
+        }
+        Ok(slot)
+    }
+
+    /// The slot of the purse of this name, if who asks may name one.
+    fn purse_slot(&self, peer: Peer, name: Option<&str>) -> Result<Option<usize>, Problem> {
         let Some(name) = name else { return Ok(None) };
         if peer.uid != 0 {
             return problem(

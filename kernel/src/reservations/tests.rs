@@ -11,9 +11,11 @@ use onbeat_model::policy::{Order, Server};
 use onbeat_model::units::{Fraction, MS};
 
 use super::*;
+use crate::scheduler::Rule;
 
 mod accounts;
 mod books;
+mod swap;
 
 /// A machine that is not there.
 #[derive(Default)]
@@ -27,6 +29,11 @@ struct World {
     places: usize,
     /// What happens to this process just before its threads are listed for the n-th time.
     turn: Option<(u32, usize, Turn)>,
+    /// Domains by number, as far as they have been regrouped.
+    domains: BTreeMap<u32, u64>,
+    /// Swaps, in their order.
+    rules: Vec<(u32, Rule)>,
+    others: u32,
     /// Watched processes that are gone though another has their number.
     dead: BTreeSet<u32>,
 }
@@ -130,6 +137,31 @@ impl Engine for Fake {
         Ok(())
     }
 
+    fn swap(&mut self, id: u32, place: &Place, rate: u64, rule: Rule) -> anyhow::Result<()> {
+        self.place(id, place, rate)?;
+        let mut world = self.0.borrow_mut();
+        assert!(world.domains.contains_key(&place.domain), "{place:?} of {:?}", world.domains);
+        let server = &mut world.servers.get_mut(&id).expect("a reservation that exists").0;
+        (server.kind, server.order) = (rule.kind, rule.order);
+        world.rules.push((id, rule));
+        Ok(())
+    }
+
+    fn regroup(&mut self, cpus: u64) -> anyhow::Result<()> {
+        let mut world = self.0.borrow_mut();
+        for others in world.domains.values_mut() {
+            *others &= !cpus;
+        }
+        world.domains.retain(|_, cpus| *cpus != 0);
+        world.domains.insert(cpus.trailing_zeros(), cpus);
+        Ok(())
+    }
+
+    fn reorder(&mut self, order: u32) -> anyhow::Result<()> {
+        self.0.borrow_mut().others = order;
+        Ok(())
+    }
+
     fn purse(&mut self, _: usize, _: &crate::arena::Purse) {}
 
     fn server(&self, id: u32) -> Option<ob_server> {
@@ -179,15 +211,7 @@ impl System for Fake {
 }
 
 fn settings(order: Order, cpus: u32) -> Settings {
-    Settings {
-        order,
-        server: Server::Fcbs,
-        cpus,
-        clusters: 2,
-        usable: (1 << cpus) - 1,
-        best_effort_share: Fraction::new(1, 20),
-        user_share: Fraction::new(1, 2),
-    }
+    Settings::whole(order, Server::Fcbs, cpus, 2)
 }
 
 fn book(order: Order, cpus: u32) -> (Book<Fake, Fake>, Fake) {
@@ -207,6 +231,7 @@ fn ask(pid: u32, budget_ms: u64, period_ms: u64) -> Request {
         value: None,
         group: None,
         purse: None,
+        set: None,
     })
 }
 

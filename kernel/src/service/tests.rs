@@ -8,11 +8,10 @@ use onbeat_analysis::plan::Place;
 use onbeat_core::ffi::ob_server;
 use onbeat_model::policy::{Order, Server};
 use onbeat_model::protocol::{Reserve, read_message, write_message};
-use onbeat_model::units::Fraction;
 use proptest::prelude::*;
 
 use super::*;
-use crate::scheduler::Reservation;
+use crate::scheduler::{Reservation, Rule};
 use crate::settings::Settings;
 use crate::system::Proc;
 
@@ -29,6 +28,15 @@ impl Engine for Empty {
         Ok(true)
     }
     fn place(&mut self, _: u32, _: &Place, _: u64) -> Result<()> {
+        Ok(())
+    }
+    fn swap(&mut self, _: u32, _: &Place, _: u64, _: Rule) -> Result<()> {
+        Ok(())
+    }
+    fn regroup(&mut self, _: u64) -> Result<()> {
+        Ok(())
+    }
+    fn reorder(&mut self, _: u32) -> Result<()> {
         Ok(())
     }
     fn purse(&mut self, _: usize, _: &crate::arena::Purse) {}
@@ -61,15 +69,7 @@ impl Bench {
     }
 
     fn of(folder: tempfile::TempDir, socket: Socket) -> Self {
-        let settings = Settings {
-            order: Order::GLOBAL_EDF,
-            server: Server::Fcbs,
-            cpus: 2,
-            clusters: 1,
-            usable: 0b11,
-            best_effort_share: Fraction::new(1, 20),
-            user_share: Fraction::new(1, 2),
-        };
+        let settings = Settings::whole(Order::GLOBAL_EDF, Server::Fcbs, 2, 1);
         let (wake, bell) = UnixStream::pair().unwrap();
         let service = Service::new(Book::new(Empty, Proc, settings), socket);
         Bench { service, wake, _bell: bell, folder }
@@ -329,6 +329,7 @@ fn what_the_scheduler_has_no_room_for_is_an_error_not_a_grant() {
         value: None,
         group: None,
         purse: None,
+        set: None,
     };
     write_message(&mut line, &Request::Reserve(reserve)).unwrap();
     let Response::Error { message, .. } = bench.ask(&mut client, &line) else { panic!() };

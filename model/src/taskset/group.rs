@@ -7,12 +7,12 @@ use serde::{Deserialize, Serialize};
 
 use super::parse::{check_budget, cpu_list, plain_name};
 use super::table::{At, Fault, Table, fault, wrong_type};
-use super::{Purse, TaskEntry, TaskSet, limits, purse};
+use super::{CpuSet, Purse, TaskEntry, TaskSet, limits, purse, sets};
 use crate::policy::{Key, Policy, Server};
 use crate::units::{clip, format_duration};
 
-const GROUP: [&str; 9] =
-    ["name", "in", "order", "budget", "period", "deadline", "rule", "cpus", "purse"];
+const GROUP: [&str; 10] =
+    ["name", "in", "order", "budget", "period", "deadline", "rule", "cpus", "purse", "set"];
 
 /// A reservation that serves those of its members: tasks, and groups that are part of it. Times in ns.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -40,6 +40,9 @@ pub struct Group {
     /// Index of the purse it takes from, too, in [`TaskSet::purses`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub purse: Option<usize>,
+    /// Index of the set that is to serve it in [`TaskSet::sets`]; `None` = as [`TaskSet::part_of_group`] says.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub set: Option<usize>,
 }
 
 impl TaskSet {
@@ -73,7 +76,12 @@ struct Entry<'a> {
 }
 
 /// All groups of the file, sound but for their members.
-pub(super) fn read(top: &Table<'_, '_>, cpus: u32, purses: &[Purse]) -> Result<Vec<Group>, Fault> {
+pub(super) fn read(
+    top: &Table<'_, '_>,
+    cpus: u32,
+    purses: &[Purse],
+    sets: &[CpuSet],
+) -> Result<Vec<Group>, Fault> {
     let Some(list) = top.value("group") else { return Ok(Vec::new()) };
     let Some(tables) = list.get_ref().as_array() else {
         let reason = "group must be a list of tables";
@@ -90,7 +98,7 @@ pub(super) fn read(top: &Table<'_, '_>, cpus: u32, purses: &[Purse]) -> Result<V
             return wrong_type(table, "group", "a table", "[[group]] on a line of its own");
         };
         let t = Table::new(t, table.span().start, "[[group]]", &GROUP)?;
-        let entry = entry(&t, cpus, purses)?;
+        let entry = entry(&t, cpus, purses, sets)?;
         if entries.iter().any(|other| other.group.name == entry.group.name) {
             let at = t.value("name").map_or(t.at, |v| v.span().start);
             let reason = format!("two groups are called \"{}\"", entry.group.name);
@@ -106,7 +114,12 @@ pub(super) fn read(top: &Table<'_, '_>, cpus: u32, purses: &[Purse]) -> Result<V
     Ok(groups)
 }
 
-fn entry<'a>(t: &Table<'a, '_>, cpus: u32, purses: &[Purse]) -> Result<Entry<'a>, Fault> {
+fn entry<'a>(
+    t: &Table<'a, '_>,
+    cpus: u32,
+    purses: &[Purse],
+    sets: &[CpuSet],
+) -> Result<Entry<'a>, Fault> {
     let name = t.required("name", "\"video\"", t.string("name")?)?;
     let budget = t.duration("budget", 1, limits::TIME)?;
     let period = t.duration("period", limits::PERIOD_MIN, limits::TIME)?;
@@ -139,6 +152,7 @@ fn entry<'a>(t: &Table<'a, '_>, cpus: u32, purses: &[Purse]) -> Result<Entry<'a>
             rule: part(t, "rule")?,
             cpus: cpu_list(t, "cpus", cpus)?,
             purse: purse::of(t, purses)?,
+            set: sets::of(t, sets)?,
         },
     })
 }

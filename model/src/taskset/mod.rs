@@ -7,6 +7,7 @@ mod load;
 mod parse;
 mod purse;
 mod sections;
+mod sets;
 mod table;
 mod work;
 mod write;
@@ -15,6 +16,7 @@ pub use group::Group;
 pub use load::{Arrivals, BestEffortLoad};
 pub use purse::{Purse, Segment};
 pub use sections::{Section, Step};
+pub use sets::{CpuSet, DEFAULT_SET, Part, home};
 pub use work::load_trace;
 
 use std::fmt;
@@ -100,6 +102,9 @@ pub struct TaskSet {
     pub max_share: Option<Fraction>,
     /// Number of equal clusters under the `c-…` orders; divides `cpus`.
     pub clusters: u32,
+    /// The `[[set]]` entries in the order of the file.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub sets: Vec<CpuSet>,
     /// Kernel the lab boots.
     pub kernel: Kernel,
     /// Costs in the simulator.
@@ -186,6 +191,9 @@ pub struct TaskEntry {
     /// A job that is not complete at its deadline is given up.
     #[serde(default, skip_serializing_if = "is_false")]
     pub abort: bool,
+    /// Index of the set that is to serve it in [`TaskSet::sets`]; `None` = as [`TaskSet::part_of`] says.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub set: Option<usize>,
     /// What each job does.
     pub work: Work,
 }

@@ -8,14 +8,14 @@ use toml::de::DeTable;
 
 use super::table::{self, At, Fault, Table, fault};
 use super::{
-    BestEffort, Group, Kernel, LoadError, Overheads, Purse, TaskEntry, TaskSet, group, limits,
-    load, purse, sections, work,
+    BestEffort, CpuSet, Group, Kernel, LoadError, Overheads, Purse, TaskEntry, TaskSet, group,
+    limits, load, purse, sections, sets, work,
 };
 use crate::others::Others;
 use crate::policy::{DEFAULT_SHARE, Policy};
 use crate::units::{Fraction, clip, format_duration, format_percent};
 
-const TOP: [&str; 15] = [
+const TOP: [&str; 16] = [
     "name",
     "title",
     "cpus",
@@ -25,6 +25,7 @@ const TOP: [&str; 15] = [
     "best_effort_share",
     "max_share",
     "clusters",
+    "set",
     "kernel",
     "overheads",
     "group",
@@ -32,9 +33,9 @@ const TOP: [&str; 15] = [
     "task",
     "best_effort",
 ];
-const TASK: [&str; 17] = [
+const TASK: [&str; 18] = [
     "name", "count", "period", "deadline", "budget", "offset", "stagger", "affinity", "marks",
-    "user", "value", "group", "purse", "threads", "sections", "abort", "work",
+    "user", "value", "group", "purse", "set", "threads", "sections", "abort", "work",
 ];
 const EXAMPLE: &str = "cpus = 1, duration = \"1s\" and a [[task]] with name, period and work";
 
@@ -113,8 +114,9 @@ fn top(folder: &Path, document: &DeTable<'_>, stem: &str) -> Result<TaskSet, Fau
         None => DEFAULT_SHARE,
     };
     let purses = purse::read(&top)?;
-    let groups = group::read(&top, cpus, &purses)?;
-    let (tasks, resources) = tasks(folder, &top, cpus, duration, (&groups, &purses))?;
+    let sets = sets::read(&top, cpus)?;
+    let groups = group::read(&top, cpus, &purses, &sets)?;
+    let (tasks, resources) = tasks(folder, &top, cpus, duration, (&groups, &purses, &sets))?;
     let set = TaskSet {
         name,
         title,
@@ -131,6 +133,7 @@ fn top(folder: &Path, document: &DeTable<'_>, stem: &str) -> Result<TaskSet, Fau
         resources,
         groups,
         purses,
+        sets,
         best_effort: best_effort(&top)?,
         loads: load::read(&top)?,
     };
@@ -141,6 +144,7 @@ fn top(folder: &Path, document: &DeTable<'_>, stem: &str) -> Result<TaskSet, Fau
     load::check(&top, &set)?;
     group::check(&top, &set)?;
     purse::check(&top, &set)?;
+    sets::check(&top, &set)?;
     let of_task = |c: super::TaskCopy<'_>| c.jobs * u64::from(c.spec.threads);
     let jobs = set.copies().map(of_task).sum::<u64>() + set.bursts();
     if jobs > limits::JOBS {
@@ -156,7 +160,7 @@ fn tasks(
     top: &Table<'_, '_>,
     cpus: u32,
     duration: u64,
-    (groups, purses): (&[Group], &[Purse]),
+    (groups, purses, sets): (&[Group], &[Purse], &[CpuSet]),
 ) -> Result<(Vec<TaskEntry>, Vec<String>), Fault> {
     let mut tasks: Vec<TaskEntry> = Vec::new();
     let mut resources = Vec::new();
@@ -175,6 +179,7 @@ fn tasks(
         task.group = group::of_task(&t, &task, groups, cpus)?;
         task.purse = purse::of(&t, purses)?;
         task.sections = sections::read(&t, &task, &mut resources)?;
+        task.set = sets::of(&t, sets)?;
         if tasks.iter().any(|other| other.name == task.name) {
             let at = t.value("name").map_or(t.at, |v| v.span().start);
             let reason = format!("two tasks are called \"{}\"", task.name);
@@ -274,6 +279,7 @@ fn task(folder: &Path, t: &Table<'_, '_>, cpus: u32, duration: u64) -> Result<Ta
         threads,
         sections: Vec::new(),
         abort: sections::abort(t, &work)?,
+        set: None,
         work,
     })
 }
@@ -364,9 +370,16 @@ fn policies(top: &Table<'_, '_>) -> Result<Vec<Policy>, Fault> {
     Ok(policies)
 }
 
-fn clusters(top: &Table<'_, '_>, cpus: u32) -> Result<u32, Fault> {
+/// As many clusters as asked for, if so many CPUs can be divided by that; else two, or one.
+pub(super) fn clusters_of(cpus: u32, asked: u32) -> u32 {
+    let usual = if cpus.is_multiple_of(2) { 2 } else { 1 };
+    if asked > 0 && cpus.is_multiple_of(asked) { asked } else { usual }
+}
+
+/// How many clusters `cpus` CPUs form.
+pub(super) fn clusters(top: &Table<'_, '_>, cpus: u32) -> Result<u32, Fault> {
     let Some(c) = top.integer("clusters", 1, limits::CPUS as i64)? else {
-        return Ok(if cpus.is_multiple_of(2) { 2 } else { 1 });
+        return Ok(clusters_of(cpus, 0));
     };
     if !cpus.is_multiple_of(c.value as u32) {
         let reason = format!("{} clusters do not divide {cpus} CPUs equally", c.value);

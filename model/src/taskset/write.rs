@@ -4,7 +4,8 @@
 use std::fmt::Write;
 
 use super::{
-    BestEffortLoad, Group, Kernel, Overheads, Purse, Section, Segment, TaskEntry, TaskSet, Work,
+    BestEffortLoad, CpuSet, Group, Kernel, Overheads, Purse, Section, Segment, TaskEntry, TaskSet,
+    Work,
 };
 use crate::units::{format_duration, format_percent};
 
@@ -43,6 +44,7 @@ impl TaskSet {
                 line(&mut text, key, &time(ns));
             }
         }
+        self.sets.iter().for_each(|set| set.to_toml(&mut text));
         self.purses.iter().for_each(|purse| purse.to_toml(self, &mut text));
         self.groups.iter().for_each(|group| group.to_toml(self, &mut text));
         self.tasks.iter().for_each(|task| task.to_toml(self, &mut text));
@@ -53,6 +55,16 @@ impl TaskSet {
         }
         self.loads.iter().for_each(|load| load.to_toml(&mut text));
         text
+    }
+}
+
+impl CpuSet {
+    fn to_toml(&self, text: &mut String) {
+        text.push_str("\n[[set]]\n");
+        line(text, "name", &quoted(&self.name));
+        line(text, "cpus", &format!("{:?}", self.cpus));
+        line(text, "policy", &quoted(&self.policy.to_string()));
+        line(text, "clusters", &self.clusters.to_string());
     }
 }
 
@@ -95,6 +107,9 @@ impl Group {
         if let Some(purse) = self.purse {
             line(text, "purse", &quoted(&set.purses[purse].name));
         }
+        if let Some(named) = self.set {
+            line(text, "set", &quoted(&set.sets[named].name));
+        }
     }
 }
 
@@ -125,6 +140,9 @@ impl TaskEntry {
         }
         if let Some(purse) = self.purse {
             line(text, "purse", &quoted(&set.purses[purse].name));
+        }
+        if let Some(named) = self.set {
+            line(text, "set", &quoted(&set.sets[named].name));
         }
         if self.threads > 1 {
             line(text, "threads", &self.threads.to_string());

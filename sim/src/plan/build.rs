@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! The tasks, reservations and loads of a set on a core of their own.
 
+use onbeat_analysis::plan::machine_of;
 use onbeat_core::ffi;
 use onbeat_model::policy::CorePolicy;
 use onbeat_model::run::{Class, TaskInfo};
@@ -31,17 +32,20 @@ pub(super) fn engine(
     let first_helper = copies.len() + best_effort + sleepers;
     let threads = first_helper + set.helpers() as usize;
     let all = if set.cpus == 64 { u64::MAX } else { (1 << set.cpus) - 1 };
-    let domains = policy.order.domains(set.cpus, set.clusters);
     let permille = set.best_effort_share * onbeat_model::units::Fraction::from_integer(1000);
     let mut core = Core::new(
         set.cpus,
-        domains,
+        1,
         permille.ceil().to_integer() as u32,
         SHARE_QUANTUM,
         threads,
         if detail == Detail::All { 1 << 14 } else { 0 },
     );
 
+    for part in &set.parts() {
+        let masks = machine_of(set, part, policy).domain_masks();
+        masks.into_iter().for_each(|cpus| core.regroup(cpus, 0));
+    }
     core.among_others(set.others().number());
 
     let mut infos = Vec::new();

@@ -17,6 +17,7 @@ use super::kernel_log::KernelLog;
 use super::player::Player;
 use super::roles::ROLES;
 use super::scheduler::Scheduler;
+use super::swap::{HALF, Swaps};
 use super::{Options, PATIENCE, cpus};
 use crate::sys::{self, Class};
 
@@ -67,9 +68,9 @@ pub fn conduct(options: Options) -> Result<()> {
     Ok(())
 }
 
-struct Conductor {
+pub(super) struct Conductor {
     options: Options,
-    rng: Rng,
+    pub(super) rng: Rng,
     board: Board,
     fd: RawFd,
     players: Vec<Player>,
@@ -92,6 +93,7 @@ struct Conductor {
     /// The longest that a CPU took to come or go.
     slowest: Duration,
     loads: u64,
+    pub(super) swaps: Swaps,
 }
 
 impl Conductor {
@@ -118,6 +120,7 @@ impl Conductor {
             hotplugs: 0,
             slowest: Duration::ZERO,
             loads: 0,
+            swaps: Swaps::default(),
         })
     }
 
@@ -126,7 +129,8 @@ impl Conductor {
         let end = Duration::from_secs(self.options.seconds);
         let (mut reload_at, mut looked) = (Duration::from_secs(3), Duration::ZERO);
         let mut speak_at = Duration::from_secs(self.options.progress.max(1));
-        while self.acted() < end {
+        let swaps = self.options.swaps;
+        while if swaps > 0 { self.swaps.done < swaps } else { self.acted() < end } {
             let pause = self.rng.u64(0..=self.options.pause * 1000);
             std::thread::sleep(Duration::from_micros(pause));
             self.act()?;
@@ -158,6 +162,9 @@ impl Conductor {
     /// One random act.
     fn act(&mut self) -> Result<()> {
         self.acts += 1;
+        if self.options.swaps > 0 && self.rng.bool() {
+            return self.swap();
+        }
         let most = usize::from(self.options.tasks);
         let there = self.players.len();
         if !self.free.is_empty() && (there < most / 2 || self.rng.u8(0..4) == 0) {
@@ -232,6 +239,9 @@ impl Conductor {
         }
         if self.rng.u8(0..4) == 0 {
             params = params.on_cpus(vec![self.rng.u32(0..cpus())]);
+        }
+        if self.options.swaps > 0 && cpus() > 1 && self.rng.bool() {
+            params = params.in_set(HALF);
         }
         let pid = self.players[i].pid();
         let done = Service::connect().and_then(|mut s| s.reserve(pid, "churn", &params));
@@ -311,7 +321,8 @@ impl Conductor {
         self.end_real_time();
         self.remember(&format!("load {policy}{}", if among { ", ordinary" } else { "" }));
         let begin = Instant::now();
-        self.scheduler.load(&policy, events, among)?;
+        let sets = self.options.swaps > 0;
+        self.scheduler.load(&policy, events, among, sets)?;
         self.loading += begin.elapsed();
         self.policy = policy;
         self.loads += 1;
@@ -428,7 +439,7 @@ impl Conductor {
         format!("{:.4} s", self.begin.elapsed().as_secs_f64())
     }
 
-    fn remember(&mut self, what: &str) {
+    pub(super) fn remember(&mut self, what: &str) {
         let line = format!("{} {what}", self.time());
         if self.options.verbose {
             eprintln!("{line}");
@@ -449,13 +460,14 @@ impl Conductor {
 
     fn sums(&self) -> String {
         format!(
-            "{} acts, {} children, {} reservations, {} times a CPU came or went (in {:.1} s at most), {} loads",
+            "{} acts, {} children, {} reservations, {} times a CPU came or went (in {:.1} s at most), {} loads{}",
             self.acts,
             self.children,
             self.grants,
             self.hotplugs,
             self.slowest.as_secs_f64(),
-            self.loads
+            self.loads,
+            self.swaps
         )
     }
 
@@ -498,7 +510,7 @@ impl Conductor {
 ///
 /// # Errors
 /// There is none: it may refuse, but not fall silent.
-fn answer<T: std::fmt::Debug>(result: Result<T, Error>) -> Result<String> {
+pub(super) fn answer<T: std::fmt::Debug>(result: Result<T, Error>) -> Result<String> {
     match result {
         Err(e @ (Error::NoService { .. } | Error::Protocol(_))) => Err(e.into()),
         Err(e) => Ok(e.to_string().chars().take(60).collect()),

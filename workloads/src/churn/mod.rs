@@ -14,6 +14,7 @@ mod kernel_log;
 mod player;
 mod roles;
 mod scheduler;
+mod swap;
 
 use anyhow::Result;
 use clap::Args;
@@ -44,6 +45,9 @@ pub struct Options {
     /// Only this policy, not one at random at every load
     #[arg(long)]
     policy: Option<String>,
+    /// End after so many swaps of policies and of best effort's order, all policies loaded, on two sets of CPUs
+    #[arg(long, default_value_t = 0, value_name = "N")]
+    swaps: u64,
     /// No CPU goes off line
     #[arg(long)]
     no_hotplug: bool,

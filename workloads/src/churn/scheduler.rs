@@ -37,8 +37,9 @@ impl Scheduler {
     }
 
     /// Starts it under `policy` and waits until it serves; with `events`, it records them;
-    /// `among`: it then is an ordinary process among those it schedules.
-    pub fn load(&mut self, policy: &str, events: bool, among: bool) -> Result<()> {
+    /// `among`: it then is an ordinary process among those it schedules; with `sets`, it serves two sets of CPUs, and
+    /// policies can be swapped.
+    pub fn load(&mut self, policy: &str, events: bool, among: bool, sets: bool) -> Result<()> {
         let log = File::options().create(true).append(true).open(&self.log);
         let log = log.with_context(|| format!("cannot write {}", self.log.display()))?;
         let mut command = Command::new("scx_onbeat");
@@ -47,6 +48,9 @@ impl Scheduler {
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(log);
+        if sets {
+            command.args(super::swap::options());
+        }
         if events {
             command.args(["--events", "/tmp/onbeat-churn.events"]);
         }

@@ -256,6 +256,7 @@ fn make_groups(set: &TaskSet, service: &mut Service) -> Result<()> {
             order: group.order.map(|order| order.name().to_owned()),
             rule: group.rule.map(|rule| rule.name().to_owned()),
             purse: group.purse.map(|purse| set.purses[purse].name.clone()),
+            set: group.set.map(|named| set.sets[named].name.clone()),
         };
         service.group(&wanted).with_context(|| format!("group {}", group.name))?;
     }
@@ -310,6 +311,9 @@ fn entitle(
             }
             if let Some(purse) = spec.and_then(|spec| spec.purse) {
                 params = params.from_purse(&set.purses[purse].name);
+            }
+            if let Some(named) = spec.and_then(|spec| spec.set) {
+                params = params.in_set(&set.sets[named].name);
             }
             if let Some(value) = spec.and_then(|spec| spec.value) {
                 params = params.worth(value);

@@ -91,9 +91,15 @@ impl Scheduler {
             command
                 .args(["--policy", &policy.to_string(), "--no-isolation"])
                 .args(["--cpus", &format!("0-{}", set.cpus - 1)])
-                .args(["--clusters", &set.clusters.to_string()])
+                .args(["--clusters", &set.parts()[0].clusters.to_string()])
                 .args(["--best-effort-share", &format_percent(set.best_effort_share)])
                 .args(["--best-effort", set.others().name()])
+                .args(set.sets.iter().flat_map(|named| {
+                    let cpus: Vec<String> = named.cpus.iter().map(u32::to_string).collect();
+                    let (name, cpus, clusters) = (&named.name, cpus.join(","), named.clusters);
+                    let words = format!("{name}={cpus}:{}:{clusters}", named.policy);
+                    ["--set".to_string(), words]
+                }))
                 .arg("--socket")
                 .arg(folder.path().join("socket"))
                 .arg("--events")

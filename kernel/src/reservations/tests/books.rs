@@ -7,7 +7,7 @@ use super::*;
 
 #[derive(Debug, Clone)]
 enum Step {
-    Ask(Peer, Request),
+    Ask(Peer, Box<Request>),
     Kill(u32),
     Spawn(u32, u32),
     Cpus(u64),
@@ -41,6 +41,7 @@ fn any_request() -> impl Strategy<Value = Request> {
                 value,
                 group,
                 purse,
+                set: None,
             }
         },
     );
@@ -55,6 +56,7 @@ fn any_request() -> impl Strategy<Value = Request> {
             order: None,
             rule: None,
             purse: None,
+            set: None,
         })
     });
     prop_oneof![
@@ -68,7 +70,7 @@ fn any_request() -> impl Strategy<Value = Request> {
 
 fn any_step() -> impl Strategy<Value = Step> {
     prop_oneof![
-        8 => (any_peer(), any_request()).prop_map(|(p, r)| Step::Ask(p, r)),
+        8 => (any_peer(), any_request()).prop_map(|(p, r)| Step::Ask(p, Box::new(r))),
         1 => (1u32..8).prop_map(Step::Kill),
         3 => (1u32..8, prop_oneof![Just(0), Just(1000), Just(1001)]).prop_map(|(p, u)| Step::Spawn(p, u)),
         1 => (1u64..16).prop_map(Step::Cpus),
@@ -94,16 +96,15 @@ proptest! {
             match step {
                 Step::Ask(peer, request) => {
                     let before = fake.0.borrow().servers.len();
-                    let answer = book.answer(peer, request.clone());
-                    if let (Response::Granted { id, cpus, .. }, Request::Reserve(r)) = (&answer, &request) {
+                    let answer = book.answer(peer, (*request).clone());
+                    if let (Response::Granted { id, cpus, .. }, Request::Reserve(r)) = (&answer, &*request) {
                         let world = fake.0.borrow();
                         let (server, members) = &world.servers[id];
                         prop_assert!(r.check().is_ok());
                         prop_assert!(peer.uid == 0 || world.processes[&r.pid].0.uids == [peer.uid].into());
                         prop_assert_eq!(members, &world.processes[&r.pid].1.iter().copied().collect());
                         prop_assert!(server.place.cpus & world.online != 0 && !cpus.is_empty());
-                        prop_assert!(server.place.domain < book.settings.domains());
-                        let machine = book.settings.machine(u64::MAX, &Above::default());
+                        let machine = book.common().machine(u64::MAX, &Above::default());
                         let domain = machine.domain_cpus(server.place.domain);
                         prop_assert!(server.within.is_some() || server.place.cpus & !domain == 0);
                         prop_assert_eq!(server.within.is_some(), r.group.is_some());

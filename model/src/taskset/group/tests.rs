@@ -66,6 +66,7 @@ fn groups_arrive_with_parents_first_and_what_is_left_out_has_its_default() {
         rule: None,
         cpus: Some(vec![2, 3]),
         purse: None,
+        set: None,
     };
     let video = Group {
         name: "video".into(),
@@ -77,6 +78,7 @@ fn groups_arrive_with_parents_first_and_what_is_left_out_has_its_default() {
         rule: Some(Server::Cbs),
         cpus: Some(vec![2]),
         purse: None,
+        set: None,
     };
     assert_eq!(set.groups, [multimedia, video]);
     let of: Vec<_> = set.tasks.iter().map(|task| task.group).collect();

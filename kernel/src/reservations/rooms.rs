@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Sets of CPUs, each under a policy of its own and with an admission of its own.
+
+use onbeat_analysis::admission::Admission;
+use onbeat_model::others::Others;
+use onbeat_model::policy::Server;
+use onbeat_model::protocol::{self, Reserve};
+use onbeat_model::taskset::home;
+use onbeat_model::units::{Fraction, clip};
+
+use super::{Book, Problem, problem};
+use crate::engine::Engine;
+use crate::machine::{cpus_of, format_cpus, mask_of};
+use crate::settings::Settings;
+use crate::system::System;
+
+/// A set of CPUs and what is reserved there.
+#[derive(Debug)]
+pub(super) struct Room {
+    pub(super) settings: Settings,
+    pub(super) admission: Admission,
+}
+
+/// What policies may be swapped for.
+#[derive(Debug, Clone, Default)]
+pub struct Rights {
+    /// Also for those that do not isolate (`--no-isolation`).
+    pub no_isolation: bool,
+    /// For these server policies; for all if there are none.
+    pub servers: Vec<Server>,
+    /// Not for those that split reservations.
+    pub whole: bool,
+    /// Order of best effort at the beginning.
+    pub others: Others,
+}
+
+impl Room {
+    /// As the service tells of it.
+    pub(super) fn state(&self) -> protocol::Set {
+        protocol::Set {
+            name: self.settings.name.clone(),
+            cpus: cpus_of(self.settings.set),
+            policy: self.settings.policy(),
+            reserved: self.admission.reserved(),
+            free: self.admission.free(),
+        }
+    }
+}
+
+/// The sum, to a billionth if there are several terms: denominators multiply.
+pub(super) fn sum(terms: impl ExactSizeIterator<Item = Fraction>) -> Fraction {
+    const BILLION: u64 = 1_000_000_000;
+    if terms.len() == 1 {
+        return terms.sum();
+    }
+    let part = |x: Fraction| u128::from(*x.numer()) * u128::from(BILLION) / u128::from(*x.denom());
+    Fraction::new(terms.map(part).sum::<u128>() as u64, BILLION)
+}
+
+impl<E: Engine, S: System> Book<E, S> {
+    /// What all sets have in common, and the policy of the first.
+    pub(super) fn common(&self) -> &Settings {
+        &self.rooms[0].settings
+    }
+
+    /// The set of this name.
+    pub(super) fn room_named(&self, name: &str) -> Result<usize, Problem> {
+        let found = self.rooms.iter().position(|room| room.settings.name == name);
+        found.map_or_else(
+            || {
+                let names: Vec<_> = self.rooms.iter().map(|r| r.settings.name.as_str()).collect();
+                problem(
+                    format!("there is no set of CPUs {:?}", clip(name)),
+                    format!("the sets are {} (scx_onbeat --set makes others)", names.join(", ")),
+                )
+            },
+            Ok,
+        )
+    }
+
+    /// The set that serves a reservation: its group's, the one it names, or the first of which it may use a CPU.
+    pub(super) fn room_for(
+        &self,
+        r: &Reserve,
+        affinity: u64,
+        within: Option<u32>,
+    ) -> Result<usize, Problem> {
+        let named = r.set.as_deref().map(|name| self.room_named(name)).transpose()?;
+        if let Some(group) = within {
+            let room = self.held[&group].room;
+            if named.is_some_and(|named| named != room) {
+                return problem(
+                    format!("the group is in the set {:?}", self.rooms[room].settings.name),
+                    "leave the set out: a member is where its group is",
+                );
+            }
+            return Ok(room);
+        }
+        let asked = r.cpus.as_ref().map_or(u64::MAX, |list| mask_of(list));
+        let may = asked & affinity & self.common().usable;
+        let Some(room) = named else {
+            let sets = self.rooms.iter().map(|room| room.settings.set);
+            // Nothing is left at all: the first says so.
+            return Ok(home(sets, may).unwrap_or(0));
+        };
+        let set = &self.rooms[room].settings;
+        if may & set.set == 0 {
+            return problem(
+                format!(
+                    "the set {:?} has the CPUs {}, of which none may be used",
+                    set.name,
+                    format_cpus(&cpus_of(set.set))
+                ),
+                "choose other CPUs or another set, or change the process's affinity (taskset)",
+            );
+        }
+        Ok(room)
+    }
+}
