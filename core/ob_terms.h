@@ -85,6 +85,8 @@ struct ob_terms {
 	u32 legs;      /* 0: not split */
 	u32 group;     /* it serves reservations, not threads */
 	u32 purse;     /* 0: none; else its slot and 1 */
+	u32 hard;      /* it goes before those that are not, where the order ranks */
+	u32 draws;     /* it serves best effort, and no threads of its own */
 	u32 pad;
 	struct ob_leg plan[OB_MAX_LEGS];
 };

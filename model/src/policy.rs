@@ -14,8 +14,8 @@ use crate::units::Fraction;
 use serde::{Deserialize, Serialize};
 
 macro_rules! keys {
-    ($($variant:ident $name:literal $deadlines:literal $laxity:literal $chooses:literal $isolates:literal
-        $about:literal,)*) => {
+    ($($variant:ident $name:literal $deadlines:literal $laxity:literal $chooses:literal $ranks:literal
+        $isolates:literal $about:literal,)*) => {
         /// What goes first in a queue: one for each line of the core's registry of orders.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
         pub enum Key {
@@ -58,6 +58,14 @@ macro_rules! keys {
             pub fn chooses(self) -> bool {
                 match self {
                     $(Key::$variant => $chooses,)*
+                }
+            }
+
+            /// Whether hard reservations go before soft ones, and best effort has servers among these: such an order
+            /// has one queue for all CPUs.
+            pub fn ranks(self) -> bool {
+                match self {
+                    $(Key::$variant => $ranks,)*
                 }
             }
 
@@ -148,10 +156,12 @@ impl Order {
         Order { key, sets, splits: Splits::Never }
     }
 
-    /// All: every key on every set of CPUs, then those that split, whose windows are tested for EDF.
+    /// All: every key on every set of CPUs, one that ranks on all of them, then those that split, whose windows are
+    /// tested for EDF.
     pub fn all() -> impl Iterator<Item = Order> {
         let sets = |key: &Key| Sets::ALL.map(|sets| Order::whole(*key, sets));
-        Key::ALL.iter().flat_map(sets).chain([Order::EDF_WM, Order::EDF_WMR])
+        let goes = |order: &Order| !order.key.ranks() || order.sets == Sets::Global;
+        Key::ALL.iter().flat_map(sets).filter(goes).chain([Order::EDF_WM, Order::EDF_WMR])
     }
 
     /// Its name, made of its parts but for names older than that.
@@ -300,7 +310,8 @@ pub const DEFAULT: &str = "g-edzl+cbs-predict";
 pub const DEFAULT_SHARE: Fraction = Fraction::new_raw(1, 20);
 
 /// Other names for policies of [`CORE`].
-pub const ALIASES: [(&str, &str); 1] = [("fcbs", "g-edf+fcbs")];
+pub const ALIASES: [(&str, &str); 2] =
+    [("fcbs", "g-edf+fcbs"), ("edf-hsb-ns", "g-hsb+cbs-hard")];
 
 /// What the kernel brings itself; only the lab and live systems have these.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -493,7 +504,9 @@ mod tests {
 
     #[test]
     fn every_key_goes_with_every_set_of_cpus_and_every_server_and_old_names_stay() {
-        assert_eq!(CORE.len(), (Key::ALL.len() * Sets::ALL.len() + 2) * Server::ALL.len());
+        let sets = |key: &Key| if key.ranks() { 1 } else { Sets::ALL.len() };
+        let orders = Key::ALL.iter().map(sets).sum::<usize>() + 2;
+        assert_eq!(CORE.len(), orders * Server::ALL.len());
         for name in ["p-rm+cbs-hard", "c-edzl+fcbs", "c-fifo", "p-edzl+cbs-predict"] {
             assert_eq!(name.parse::<Policy>().unwrap().to_string(), name);
         }
