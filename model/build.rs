@@ -110,7 +110,9 @@ fn flag(file: &str, field: &str) -> bool {
 }
 
 /// `X(EDF, edf, "edf", 1, 0, 0, 0, 1, "earliest …")` becomes `Edf "edf" true false false false 1 "earliest …",`.
-fn key([name, _, text, deadlines, laxity, chooses, ranks, isolates, about]: &[String; 9]) -> String {
+fn key(
+    [name, _, text, deadlines, laxity, chooses, ranks, isolates, about]: &[String; 9],
+) -> String {
     let flags = [deadlines, laxity, chooses, ranks].map(|f| flag(ORDERS, f).to_string()).join(" ");
     format!("    {} {text} {flags} {isolates} {about},\n", variant(name))
 }

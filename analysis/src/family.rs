@@ -120,6 +120,7 @@ impl Family {
                 marks: false,
                 user: None,
                 value: None,
+                class: None,
                 group: None,
                 purse: None,
                 work: Work::Trace {
@@ -143,7 +144,12 @@ impl Family {
             groups: Vec::new(),
             purses: Vec::new(),
             tasks: plans.iter().enumerate().map(entry).collect(),
-            best_effort: Some(BestEffort { count: BEST_EFFORT, nice: 0, order: Others::default() }),
+            best_effort: Some(BestEffort {
+                count: BEST_EFFORT,
+                nice: 0,
+                order: Others::default(),
+                servers: None,
+            }),
             name,
         }
     }

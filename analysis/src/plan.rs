@@ -6,6 +6,7 @@
 //! beside it, where most is left, and takes nobody's place.
 
 mod items;
+mod ranked;
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -18,6 +19,8 @@ use crate::machine::{Domains, Fit, Machine};
 use crate::partition::Packing;
 use crate::semi::{Planner, SHARE_LEAST, Share};
 use crate::sporadic::Sporadic;
+
+use ranked::Ranked;
 
 pub use items::{Item, Layout, Of, Seat, items};
 
@@ -34,6 +37,8 @@ pub struct Demand {
     pub deadline: u64,
     /// CPUs it may use, below 64; `None` = all.
     pub cpus: Option<Vec<u32>>,
+    /// It goes before those that are not, where the order ranks; elsewhere that means nothing.
+    pub hard: bool,
 }
 
 impl Demand {
@@ -124,6 +129,8 @@ enum Taken {
     Whole(Vec<Flow>),
     /// Who has which share of which CPU, where reservations may be split.
     Parts(Planner),
+    /// Who is hard, and who is soft.
+    Ranked(Box<Ranked>),
 }
 
 /// A machine and the reservations on it.
@@ -188,6 +195,9 @@ impl Taken {
     /// Nothing yet; shares will be `least` ns at least.
     fn none(ground: &Ground, least: u64) -> Self {
         let Ground { machine, domains, offers } = ground;
+        if machine.servers.is_some() {
+            return Taken::Ranked(Box::new(Ranked::none(ground)));
+        }
         let Domains::Split { .. } = machine.domains else {
             return Taken::Whole(domains.iter().map(|_| Flow::new(offers.clone())).collect());
         };
@@ -200,6 +210,7 @@ impl Taken {
     fn take(&mut self, ground: &Ground, key: u64, demand: &Demand) -> Option<Place> {
         let flows = match self {
             Taken::Whole(flows) => flows,
+            Taken::Ranked(ranked) => return ranked.take(ground, key, demand),
             Taken::Parts(planner) => {
                 let shares = planner.place(key, &demand.sporadic(), ground.may(demand))?;
                 return Some(ground.parts(&shares));
@@ -226,6 +237,7 @@ impl Taken {
     /// The greatest load with this demand's affinity that fits; of one that does not fit itself.
     fn room(&mut self, ground: &Ground, demand: &Demand) -> Amount {
         match self {
+            Taken::Ranked(ranked) => ranked.room(ground, demand),
             Taken::Parts(planner) => {
                 let task = demand.sporadic();
                 let room = planner.room(&task, ground.may(demand)).min(demand.budget - 1);
@@ -290,6 +302,7 @@ impl Plan {
         match &mut self.taken {
             _ if !placed.fits => {}
             Taken::Parts(planner) => planner.remove(id.into()),
+            Taken::Ranked(ranked) => ranked.remove(id.into()),
             Taken::Whole(flows) => drop(flows[placed.at.domain as usize].remove(id.into())),
         }
         Some(placed)
@@ -317,6 +330,14 @@ impl Plan {
 
     pub(crate) fn machine(&self) -> &Machine {
         &self.ground.machine
+    }
+
+    /// The heaviest load that may be soft for lateness to have a bound, where the order ranks.
+    pub(crate) fn lightest(&self) -> Option<Amount> {
+        match &self.taken {
+            Taken::Ranked(ranked) => Some(ranked.lightest()),
+            _ => None,
+        }
     }
 
     /// Indices of the CPUs the demand may use.
@@ -365,6 +386,15 @@ impl Plan {
         let machine = &self.ground.machine;
         let online = machine.online();
         let whole = |domain, cpus| Place { domain, cpus, split: None };
+        if let Taken::Ranked(ranked) = &self.taken
+            && demand.hard
+        {
+            let one = |at: &&Place| (at.cpus & online).count_ones() == 1;
+            let may = self.ground.may(demand);
+            let there = |cpu: usize| may(cpu) && online >> machine.cpus[cpu].id & 1 == 1;
+            let cpu = ranked.emptiest(there).unwrap_or(0);
+            return at.filter(one).cloned().unwrap_or_else(|| whole(0, machine.mask(&[cpu])));
+        }
         if let Some(at) = at.filter(|at| at.cpus & online != 0) {
             return whole(at.domain, at.cpus);
         }

@@ -100,6 +100,7 @@ fn granted(set: &TaskSet, policy: &CorePolicy) -> Vec<Option<Reservation>> {
         clusters: set.clusters,
         usable: engine.online(),
         best_effort_share: set.best_effort_share,
+        servers: set.servers(),
         user_share: Fraction::from_integer(1),
     };
     let mut book = Book::new(engine.clone(), Crowd, settings);
@@ -113,6 +114,7 @@ fn granted(set: &TaskSet, policy: &CorePolicy) -> Vec<Option<Reservation>> {
             cpus: copy.spec.affinity.clone(),
             marks: copy.spec.marks,
             value: None,
+            class: None,
             group: None,
             purse: None,
         };
@@ -148,6 +150,7 @@ fn any_set() -> impl Strategy<Value = TaskSet> {
                     marks,
                     user: None,
                     value: None,
+                    class: None,
                     group: None,
                     purse: None,
                     work: Work::Uniform(budget, budget),

@@ -28,6 +28,7 @@ use onbeat_kernel::system::{Proc, System, Watch};
 use onbeat_model::others::Others;
 use onbeat_model::policy::{DEFAULT_SHARE, Policy, Sets, Splits};
 use onbeat_model::protocol::{Request, Response};
+use onbeat_model::rank::Servers;
 use onbeat_model::units::{Fraction, format_percent, parse_duration, parse_percent};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use scx_stats::prelude::StatsServer;
@@ -70,6 +71,10 @@ struct Options {
     /// Order of best-effort work among itself; `onbeat policies` lists them
     #[arg(long, default_value_t, value_name = "ORDER")]
     best_effort: Others,
+    /// Servers of best effort under a policy that ranks, such as edf-hsb-ns: how many, COUNT:BUDGET:PERIOD
+    /// [default: one for each CPU, 5ms every 50ms]
+    #[arg(long, value_name = "SERVERS")]
+    best_effort_servers: Option<Servers>,
     /// Where to listen for requests
     #[arg(long, default_value = "/run/onbeat/control.sock", value_name = "PATH")]
     socket: PathBuf,
@@ -201,7 +206,9 @@ fn run(options: &Options) -> Result<ExitCode> {
         let stop = Arc::clone(&signals.stop);
         std::thread::spawn(move || stats::monitor(interval, &stop));
     }
-    let mut service = Service::new(Book::new(scheduler, Proc, settings), socket);
+    let mut book = Book::new(scheduler, Proc, settings);
+    book.draw()?;
+    let mut service = Service::new(book, socket);
     for (stream, uid) in greeter.end() {
         service.welcome(stream, uid);
     }
@@ -446,6 +453,7 @@ fn settings(options: &Options) -> Result<Settings> {
         clusters,
         usable,
         best_effort_share: percent("best-effort-share", &options.best_effort_share, 90)?,
+        servers: options.best_effort_servers.unwrap_or(Servers::each(usable.count_ones())),
         user_share: percent("max-share", &options.max_share, 100)?,
     })
 }
@@ -453,7 +461,7 @@ fn settings(options: &Options) -> Result<Settings> {
 fn layout(options: &Options, settings: &Settings) -> Result<Layout> {
     let online = machine::online().map_err(anyhow::Error::msg)?;
     // The core counts in thousandths; rounded up, so that the guarantee is kept.
-    let share = settings.best_effort_share;
+    let share = settings.order.share(settings.best_effort_share);
     let permille = (share * 1000).ceil().to_integer();
     let room = options.event_room;
     if !(1024..=1 << 27).contains(&room) {

@@ -8,6 +8,7 @@ use onbeat_analysis::admission::Admission;
 use onbeat_analysis::plan::{Demand, Place};
 use onbeat_model::policy::{CORE, Server};
 use onbeat_model::protocol::{self, Refusal, Request, Reserve, Response};
+use onbeat_model::rank::Rank;
 use onbeat_model::taskset::VALUE;
 use onbeat_model::units::{HOUR, US, format_duration};
 
@@ -25,6 +26,7 @@ mod ends;
 mod groups;
 mod needs;
 mod purses;
+mod ranks;
 
 /// How long a look at all threads of the machine is good for.
 const ABOVE_FRESH: Duration = Duration::from_secs(1);
@@ -219,6 +221,7 @@ impl<E: Engine, S: System> Book<E, S> {
     fn reserve(&mut self, peer: Peer, r: &Reserve) -> Result<Response, Problem> {
         r.check().or_else(|e| problem(e, "ask again with other values"))?;
         self.check_length(peer, r, self.settings.server)?;
+        self.check_class(r)?;
         let within = self.group_named(peer, r.group.as_deref())?;
         self.purse_named(peer, r.purse.as_deref())?;
         let (watch, affinity) = self.examine(peer, r.pid)?;
@@ -367,6 +370,7 @@ impl<E: Engine, S: System> Book<E, S> {
             period: r.period_ns,
             deadline: r.deadline(),
             cpus: (cpus != all).then(|| cpus_of(cpus)),
+            hard: r.class == Some(Rank::Hard),
         })
     }
 
@@ -404,6 +408,8 @@ impl<E: Engine, S: System> Book<E, S> {
             marks: r.marks,
             value: r.value.unwrap_or(0) * VALUE,
             account: self.account_within(peer, within)?,
+            hard: demand.hard,
+            draws: false,
             group: false,
             within,
             purse: self.purse_named(peer, r.purse.as_deref())?,

@@ -60,6 +60,10 @@ pub struct Reservation {
     pub value: u64,
     /// Whose account it counts on; `None`: on nobody's, as what is in a group takes nothing but the group's time.
     pub account: Option<Limit>,
+    /// It goes before those that are not, where the order ranks.
+    pub hard: bool,
+    /// It serves best effort, not threads of its own.
+    pub draws: bool,
     /// It serves reservations, not threads.
     pub group: bool,
     /// The group it is a member of.
@@ -220,6 +224,8 @@ impl<'a> Scheduler<'a> {
             order: r.order,
             marks: r.marks.into(),
             value: r.value,
+            hard: r.hard.into(),
+            draws: r.draws.into(),
             group: r.group.into(),
             purse: r.purse.map_or(0, |slot| slot as u32 + 1),
             ..terms(&r.place)

@@ -3,6 +3,7 @@
 
 use onbeat_analysis::machine::Machine;
 use onbeat_model::policy::{Order, Policy, Server, Splits};
+use onbeat_model::rank::Servers;
 use onbeat_model::units::Fraction;
 
 use crate::system::Above;
@@ -28,6 +29,8 @@ pub struct Settings {
     pub usable: u64,
     /// Best effort's share of every CPU.
     pub best_effort_share: Fraction,
+    /// Best effort's servers, where the order ranks.
+    pub servers: Servers,
     /// What one ordinary user may hold, of the usable CPUs' total.
     pub user_share: Fraction,
 }
@@ -58,8 +61,7 @@ impl Settings {
     /// The rule that a group may have for its budget beside the policy's own: nothing beyond it, so that the rest is
     /// surely others'. The kernel side is loaded with these two alone.
     pub fn hard(&self) -> Server {
-        let hard = Server::ALL.iter().find(|server| server.rests() && server.isolates());
-        *hard.expect("the registry has a server that rests")
+        Server::hard()
     }
 
     /// Number of the order in the core.
@@ -71,7 +73,8 @@ impl Settings {
     /// cannot be reserved is held by somebody.
     pub fn machine(&self, online: u64, above: &Above) -> Machine {
         let (cpus, share) = (self.cpus, self.best_effort_share);
-        let mut machine = Machine::under(self.order, cpus, self.clusters, share);
+        let mut machine =
+            Machine::under(self.order, cpus, self.clusters, share).drawing(self.servers);
         for cpu in 0..cpus {
             if online >> cpu & 1 == 0 {
                 machine.offline(cpu);

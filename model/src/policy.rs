@@ -209,6 +209,12 @@ impl Order {
         }
     }
 
+    /// What of each CPU best effort keeps as its own share, of `asked`: where it has servers, at most
+    /// [`crate::rank::FLOOR`].
+    pub fn share(self, asked: Fraction) -> Fraction {
+        if self.key.ranks() { asked.min(crate::rank::FLOOR) } else { asked }
+    }
+
     /// The core's number of its key.
     pub fn number(self) -> u32 {
         self.key as u32
@@ -274,6 +280,17 @@ macro_rules! servers {
 }
 include!(concat!(env!("OUT_DIR"), "/servers.rs"));
 
+impl Server {
+    /// The one that isolates and gives nothing beyond the budget.
+    ///
+    /// # Panics
+    /// The registry has none.
+    pub fn hard() -> Server {
+        let hard = Server::ALL.iter().find(|server| server.rests() && server.isolates());
+        *hard.expect("the registry has a server that rests")
+    }
+}
+
 /// A policy of the core: an order and a server.
 #[derive(Debug, Clone, Copy)]
 pub struct CorePolicy {
@@ -310,8 +327,7 @@ pub const DEFAULT: &str = "g-edzl+cbs-predict";
 pub const DEFAULT_SHARE: Fraction = Fraction::new_raw(1, 20);
 
 /// Other names for policies of [`CORE`].
-pub const ALIASES: [(&str, &str); 2] =
-    [("fcbs", "g-edf+fcbs"), ("edf-hsb-ns", "g-hsb+cbs-hard")];
+pub const ALIASES: [(&str, &str); 2] = [("fcbs", "g-edf+fcbs"), ("edf-hsb-ns", "g-hsb+cbs-hard")];
 
 /// What the kernel brings itself; only the lab and live systems have these.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -402,6 +418,14 @@ impl Policy {
                 .find(|(_, value, _)| value == b)
                 .map_or_else(String::new, |(.., about)| (*about).into()),
             Policy::Scx(name) => format!("the published sched_ext scheduler scx_{name}"),
+        }
+    }
+
+    /// Its order, if it is one of Onbeat's own.
+    pub fn order(&self) -> Option<Order> {
+        match self {
+            Policy::Core { order, .. } => Some(*order),
+            _ => None,
         }
     }
 

@@ -6,6 +6,7 @@ use onbeat_analysis::plan::{Plan, Seat};
 use onbeat_analysis::semi::SHARE_LEAST;
 use onbeat_core::ffi;
 use onbeat_model::policy::{CorePolicy, Order, Server};
+use onbeat_model::rank::{Rank, Servers};
 use onbeat_model::run::{Class, Platform, Run, TaskInfo, World};
 use onbeat_model::taskset::{GRACE, TaskCopy, TaskSet, VALUE};
 use onbeat_model::workgen::execution_times;
@@ -136,7 +137,8 @@ fn order_within(set: &TaskSet, policy: &CorePolicy, of: Option<usize>) -> u32 {
 /// The reservations, with shares of split tasks of at least `share_least` ns.
 fn planned(set: &TaskSet, policy: &CorePolicy, share_least: u64) -> Planned {
     let share = set.best_effort_share;
-    let machine = Machine::under(policy.order, set.cpus, set.clusters, share);
+    let machine =
+        Machine::under(policy.order, set.cpus, set.clusters, share).drawing(set.servers());
     let layout = Plan::with_shares(machine, share_least).lay_out(set);
     let groups = set.groups.iter().zip(layout.groups).map(|(group, seat)| Reservation {
         budget: group.budget,
@@ -167,6 +169,21 @@ fn planned(set: &TaskSet, policy: &CorePolicy, share_least: u64) -> Planned {
     Planned { groups: groups.collect(), tasks }
 }
 
+/// One of best effort's servers, which may use all of `cpus`. Its budget is enforced whatever the policy's server.
+fn drawn(servers: &Servers, policy: &CorePolicy, cpus: u64) -> Reservation {
+    Reservation {
+        budget: servers.budget,
+        period: servers.period,
+        deadline: servers.period,
+        cpus,
+        domain: 0,
+        kind: kind(Server::hard()),
+        order: policy.order.number(),
+        marks: false,
+        split: None,
+    }
+}
+
 /// A bit for each of these CPUs; for all where none are named.
 fn mask(cpus: Option<&[u32]>) -> u64 {
     cpus.map_or(u64::MAX, |list| list.iter().fold(0, |mask, cpu| mask | 1 << cpu))
@@ -184,7 +201,8 @@ fn engine(
     let best_effort = set.best_effort_count() as usize;
     let all = if set.cpus == 64 { u64::MAX } else { (1 << set.cpus) - 1 };
     let domains = policy.order.domains(set.cpus, set.clusters);
-    let permille = set.best_effort_share * onbeat_model::units::Fraction::from_integer(1000);
+    let permille = policy.order.share(set.best_effort_share)
+        * onbeat_model::units::Fraction::from_integer(1000);
     let mut core = Core::new(
         set.cpus,
         domains,
@@ -200,7 +218,15 @@ fn engine(
     let mut loads = Vec::new();
     let planned = planned(set, policy, share_least);
     let first_group = copies.len() + best_effort;
-    core.groups(planned.groups.len());
+    let drawing = if policy.order.key.ranks() {
+        set.servers()
+    } else {
+        Servers { count: 0, ..set.servers() }
+    };
+    core.groups(planned.groups.len() + drawing.count as usize);
+    for i in 0..drawing.count as usize {
+        core.draw(first_group + planned.groups.len() + i, &drawn(&drawing, policy, all));
+    }
     for (slot, purse) in set.purses.iter().enumerate() {
         let segments: Vec<_> = purse.segments.iter().map(|s| (s.budget, s.from, s.until)).collect();
         core.purse(slot, purse.parent, purse.period, &segments);
@@ -227,6 +253,9 @@ fn engine(
             }
             if let Some(purse) = spec.purse {
                 core.pays_from(i, purse);
+            }
+            if spec.class == Some(Rank::Hard) {
+                core.hard(i);
             }
             if let Some(value) = spec.value {
                 core.value(i, value * VALUE);

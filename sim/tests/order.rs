@@ -190,6 +190,7 @@ fn set_of(case: &Case) -> TaskSet {
         marks: task.marks,
         user: None,
         value: None,
+        class: None,
         group: None,
         purse: None,
         work: Work::Uniform(task.times[0] / 2, task.times[0]),
@@ -213,6 +214,7 @@ fn set_of(case: &Case) -> TaskSet {
             count: case.best_effort as u32,
             nice: 0,
             order: Others::default(),
+            servers: None,
         }),
     }
 }

@@ -2,6 +2,7 @@
 //! A task set on a machine: its reservations that are in no group and its outermost groups are placed, and members go
 //! where their group goes.
 
+use onbeat_model::rank::Rank;
 use onbeat_model::taskset::{TaskCopy, TaskSet};
 
 use super::{Demand, Place, Plan};
@@ -92,6 +93,7 @@ pub fn items(set: &TaskSet, machine: &Machine) -> Vec<Item> {
             period: group.period,
             deadline: group.deadline.min(group.period),
             cpus: (!everywhere).then(list),
+            hard: false,
         };
         Item { of: Of::Group(g), id: (copies.len() + g) as u32, demand, members }
     };
@@ -102,6 +104,7 @@ pub fn items(set: &TaskSet, machine: &Machine) -> Vec<Item> {
             period: copy.spec.period,
             deadline: copy.spec.deadline.min(copy.spec.period),
             cpus: copy.spec.affinity.clone(),
+            hard: copy.spec.class == Some(Rank::Hard),
         };
         Some(Item { of: Of::Copy(i), id: i as u32, demand, members: Vec::new() })
     };
@@ -266,6 +269,7 @@ mod tests {
                     period: spec.period,
                     deadline: spec.deadline,
                     cpus: spec.affinity.clone(),
+                    hard: false,
                 });
                 copies.push(Some(Seat { at, fits }));
             }

@@ -41,6 +41,7 @@ pub fn admit(set: &TaskSet, policy: &str) -> Result<Admitted> {
         clusters: set.clusters,
         usable: all,
         best_effort_share: set.best_effort_share,
+        servers: set.servers(),
         user_share: Fraction::from_integer(1),
     };
     let machine = settings.machine(all, &Above::default());

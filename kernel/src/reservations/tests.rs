@@ -8,6 +8,7 @@ use std::rc::Rc;
 
 use onbeat_core::ffi::ob_server;
 use onbeat_model::policy::{Order, Server};
+use onbeat_model::rank::Servers;
 use onbeat_model::units::{Fraction, MS};
 
 use super::*;
@@ -186,6 +187,7 @@ fn settings(order: Order, cpus: u32) -> Settings {
         clusters: 2,
         usable: (1 << cpus) - 1,
         best_effort_share: Fraction::new(1, 20),
+        servers: Servers::each(cpus),
         user_share: Fraction::new(1, 2),
     }
 }
@@ -205,6 +207,7 @@ fn ask(pid: u32, budget_ms: u64, period_ms: u64) -> Request {
         cpus: None,
         marks: false,
         value: None,
+        class: None,
         group: None,
         purse: None,
     })

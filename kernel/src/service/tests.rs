@@ -8,6 +8,7 @@ use onbeat_analysis::plan::Place;
 use onbeat_core::ffi::ob_server;
 use onbeat_model::policy::{Order, Server};
 use onbeat_model::protocol::{Reserve, read_message, write_message};
+use onbeat_model::rank::Servers;
 use onbeat_model::units::Fraction;
 use proptest::prelude::*;
 
@@ -68,6 +69,7 @@ impl Bench {
             clusters: 1,
             usable: 0b11,
             best_effort_share: Fraction::new(1, 20),
+            servers: Servers::each(2),
             user_share: Fraction::new(1, 2),
         };
         let (wake, bell) = UnixStream::pair().unwrap();
@@ -327,6 +329,7 @@ fn what_the_scheduler_has_no_room_for_is_an_error_not_a_grant() {
         cpus: None,
         marks: false,
         value: None,
+        class: None,
         group: None,
         purse: None,
     };

@@ -9,7 +9,7 @@ use toml::de::DeTable;
 use super::table::{self, At, Fault, Table, fault};
 use super::{
     BestEffort, Group, Kernel, LoadError, Overheads, Purse, TaskEntry, TaskSet, group, limits,
-    purse, work,
+    purse, rank, work,
 };
 use crate::others::Others;
 use crate::policy::{DEFAULT_SHARE, Policy};
@@ -32,9 +32,9 @@ const TOP: [&str; 15] = [
     "task",
     "best_effort",
 ];
-const TASK: [&str; 14] = [
+const TASK: [&str; 15] = [
     "name", "count", "period", "deadline", "budget", "offset", "stagger", "affinity", "marks",
-    "user", "value", "group", "purse", "work",
+    "user", "value", "class", "group", "purse", "work",
 ];
 const EXAMPLE: &str = "cpus = 1, duration = \"1s\" and a [[task]] with name, period and work";
 
@@ -129,12 +129,13 @@ fn top(folder: &Path, document: &DeTable<'_>, stem: &str) -> Result<TaskSet, Fau
         tasks: tasks(folder, &top, cpus, duration, (&groups, &purses))?,
         groups,
         purses,
-        best_effort: best_effort(&top)?,
+        best_effort: best_effort(&top, cpus)?,
     };
     if set.tasks.is_empty() && set.best_effort_count() == 0 {
         return fault(0, "the file describes no work", "add a [[task]] with name, period and work");
     }
     check_users(&top, &set)?;
+    rank::check(&top, &set)?;
     group::check(&top, &set)?;
     purse::check(&top, &set)?;
     let jobs: u64 = set.copies().map(|c| c.jobs).sum();
@@ -247,6 +248,7 @@ fn task(folder: &Path, t: &Table<'_, '_>, cpus: u32, duration: u64) -> Result<Ta
         return fault(value.at, reason, "add a budget, or leave value out");
     }
     let work = work::work(folder, t)?;
+    let budget_given = budget.is_some();
     Ok(TaskEntry {
         name,
         count,
@@ -259,6 +261,7 @@ fn task(folder: &Path, t: &Table<'_, '_>, cpus: u32, duration: u64) -> Result<Ta
         marks: t.boolean("marks")?.unwrap_or(false),
         user: t.string("user")?.map(|u| plain_name(&u, "user")).transpose()?,
         value: value.map(|v| v.value as u64),
+        class: rank::of_task(t, budget_given)?,
         group: None,
         purse: None,
         work,
@@ -391,8 +394,8 @@ fn overheads(top: &Table<'_, '_>) -> Result<Overheads, Fault> {
     })
 }
 
-fn best_effort(top: &Table<'_, '_>) -> Result<Option<BestEffort>, Fault> {
-    let known = ["count", "nice", "order"];
+fn best_effort(top: &Table<'_, '_>, cpus: u32) -> Result<Option<BestEffort>, Fault> {
+    let known = ["count", "nice", "order", "servers", "budget", "period"];
     let Some(t) = top.table("best_effort", "[best_effort]", "{ count = 8 }", &known)? else {
         return Ok(None);
     };
@@ -409,7 +412,7 @@ fn best_effort(top: &Table<'_, '_>) -> Result<Option<BestEffort>, Fault> {
             }
         },
     };
-    Ok(Some(BestEffort { count, nice, order }))
+    Ok(Some(BestEffort { count, nice, order, servers: rank::servers(&t, cpus)? }))
 }
 
 /// CPUs of the machine, ascending; `None` if the key is not there.

@@ -94,6 +94,7 @@ impl Scheduler {
                 .args(["--clusters", &set.clusters.to_string()])
                 .args(["--best-effort-share", &format_percent(set.best_effort_share)])
                 .args(["--best-effort", set.others().name()])
+                .args(["--best-effort-servers", &set.servers().to_string()])
                 .arg("--socket")
                 .arg(folder.path().join("socket"))
                 .arg("--events")

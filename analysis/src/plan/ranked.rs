@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! What is taken of each CPU where hard reservations go before soft ones (EDF-HSB).
+//!
+//! A hard one has one CPU, which is tested exactly by its demand. Soft ones and best effort's servers share what is
+//! left: with c = m − ΣU of the hard ones, all loads must be divisible among the CPUs they may use, and none that is
+//! soft may reach c / (2m − 2). Then hard ones are never late, and soft ones by no more than a bound
+//! (`global::hsb_tardiness`).
+//!
+//! Source: constraints 1 to 3 of Kenna, Herman, Brandenburg, Mills and Anderson, "Soft real-time on multiprocessors:
+//! are analysis-based schedulers really worth it?".
+
+use std::collections::BTreeMap;
+
+use super::{Demand, Ground, Place, TRIAL};
+use crate::amount::{self, Amount, WHOLE};
+use crate::flow::Flow;
+use crate::partition::Packing;
+use crate::semi::Planner;
+
+/// Who takes how much.
+#[derive(Debug, Clone)]
+pub(super) struct Ranked {
+    /// The hard ones, by CPU.
+    hard: Planner,
+    /// All, by CPU.
+    all: Flow,
+    /// Q / P of each hard one.
+    above: BTreeMap<u64, Amount>,
+    /// Load of each soft one, of best effort's servers, too.
+    soft: BTreeMap<u64, Amount>,
+    /// What the CPUs offer together, and how many offer anything.
+    offered: Amount,
+    cpus: u128,
+}
+
+impl Ranked {
+    /// Nothing but best effort's servers.
+    pub fn none(ground: &Ground) -> Self {
+        let offered: Vec<_> = ground.machine.cpus.iter().map(|cpu| cpu.offered()).collect();
+        let mut ranked = Self {
+            hard: Planner::new(&offered, Packing::Worst, 1),
+            all: Flow::new(ground.offers.clone()),
+            above: BTreeMap::new(),
+            soft: BTreeMap::new(),
+            offered: ground.offers.iter().sum(),
+            cpus: ground.offers.iter().filter(|offer| **offer > 0).count() as u128,
+        };
+        let every: Vec<usize> = (0..ground.offers.len()).collect();
+        for (i, load) in ground.machine.drawn().enumerate() {
+            let key = TRIAL - 1 - i as u64;
+            ranked.all.serve(key, &every, load);
+            ranked.soft.insert(key, load);
+        }
+        ranked
+    }
+
+    /// What hard ones leave, less what rounding may have added.
+    fn left(&self) -> Amount {
+        let above: Amount = self.above.values().sum();
+        self.offered.saturating_sub(above + self.above.len() as Amount + 1)
+    }
+
+    /// What soft ones with a load of at most `heaviest` need hard ones to leave, so that lateness has a bound. One that
+    /// is alone on its CPU needs nothing.
+    fn needs(&self, heaviest: Amount) -> Amount {
+        (2 * self.cpus).saturating_sub(2) * (heaviest + 1)
+    }
+
+    /// The heaviest load that may be soft.
+    pub fn lightest(&self) -> Amount {
+        match (2 * self.cpus).saturating_sub(2) {
+            0 => WHOLE,
+            rest => (self.left() / rest).saturating_sub(1),
+        }
+    }
+
+    /// How much of the CPUs together, at Q / P, another hard one may take.
+    fn spare(&self) -> Amount {
+        let heaviest = self.soft.values().copied().max();
+        self.left().saturating_sub(heaviest.map_or(0, |load| self.needs(load)) + 1)
+    }
+
+    /// Takes what the demand needs, where it fits.
+    pub fn take(&mut self, ground: &Ground, key: u64, demand: &Demand) -> Option<Place> {
+        if demand.hard {
+            return self.take_hard(ground, key, demand);
+        }
+        let (cpus, load) = (ground.allowed(0, demand), demand.load());
+        if load > self.lightest() {
+            return None;
+        }
+        if self.all.serve(key, &cpus, load) < load {
+            self.all.remove(key);
+            return None;
+        }
+        self.soft.insert(key, load);
+        Some(Place { domain: 0, cpus: ground.machine.mask(&cpus), split: None })
+    }
+
+    fn take_hard(&mut self, ground: &Ground, key: u64, demand: &Demand) -> Option<Place> {
+        let load = amount::floor(demand.budget, demand.period);
+        if load > self.spare() {
+            return None;
+        }
+        for cpu in self.hard.emptiest(ground.may(demand)) {
+            if !self.hard.place_on(key, &demand.sporadic(), cpu) {
+                continue;
+            }
+            if self.all.serve(key, &[cpu], load) == load {
+                self.above.insert(key, load);
+                let cpus = ground.machine.mask(&[cpu]);
+                return Some(Place { domain: 0, cpus, split: None });
+            }
+            self.all.remove(key);
+            self.hard.remove(key);
+        }
+        None
+    }
+
+    /// Gives back what `key` has taken.
+    pub fn remove(&mut self, key: u64) {
+        self.all.remove(key);
+        self.soft.remove(&key);
+        if self.above.remove(&key).is_some() {
+            self.hard.remove(key);
+        }
+    }
+
+    /// The greatest load with this demand's class and affinity that fits.
+    pub fn room(&mut self, ground: &Ground, demand: &Demand) -> Amount {
+        let cpus = ground.allowed(0, demand);
+        let most = ground.greatest(&cpus);
+        if !demand.hard {
+            let free = self.all.serve(TRIAL, &cpus, most.min(self.lightest()));
+            self.all.remove(TRIAL);
+            return free;
+        }
+        let (task, spare) = (demand.sporadic(), self.spare());
+        let of = |cpu: &usize| {
+            let free = self.all.serve(TRIAL, &[*cpu], most.min(spare));
+            self.all.remove(TRIAL);
+            let budget = amount::budget(free, demand.period).min(self.hard.most_on(*cpu, &task));
+            amount::floor(budget, demand.over())
+        };
+        cpus.iter().map(of).max().unwrap_or_default()
+    }
+
+    /// Where a hard one that fits nowhere is served as well as can be: on the CPU with least hard ones that `may` have
+    /// it.
+    pub fn emptiest(&self, may: impl Fn(usize) -> bool) -> Option<usize> {
+        self.hard.emptiest(may).first().copied()
+    }
+}
