@@ -340,6 +340,14 @@ impl Plan {
         }
     }
 
+    /// Whether best effort's servers, where it has any, fit on the CPUs without anybody else.
+    pub fn holds_servers(&self) -> bool {
+        match &self.taken {
+            Taken::Ranked(ranked) => ranked.drawn(),
+            _ => true,
+        }
+    }
+
     /// Indices of the CPUs the demand may use.
     pub(crate) fn allowed(&self, demand: &Demand) -> Vec<usize> {
         (0..self.ground.offers.len()).filter(|cpu| self.ground.may(demand)(*cpu)).collect()

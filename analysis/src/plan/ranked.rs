@@ -31,6 +31,8 @@ pub(super) struct Ranked {
     /// What the CPUs offer together, and how many offer anything.
     offered: Amount,
     cpus: u128,
+    /// Best effort's servers fit.
+    drawn: bool,
 }
 
 impl Ranked {
@@ -44,14 +46,21 @@ impl Ranked {
             soft: BTreeMap::new(),
             offered: ground.offers.iter().sum(),
             cpus: ground.offers.iter().filter(|offer| **offer > 0).count() as u128,
+            drawn: true,
         };
         let every: Vec<usize> = (0..ground.offers.len()).collect();
         for (i, load) in ground.machine.drawn().enumerate() {
             let key = TRIAL - 1 - i as u64;
-            ranked.all.serve(key, &every, load);
+            let served = ranked.all.serve(key, &every, load);
+            ranked.drawn &= served == load && load <= ranked.lightest();
             ranked.soft.insert(key, load);
         }
         ranked
+    }
+
+    /// Whether best effort's servers fit themselves.
+    pub fn drawn(&self) -> bool {
+        self.drawn
     }
 
     /// What hard ones leave, less what rounding may have added.
