@@ -200,8 +200,13 @@ OB_FN u64 ob_draw_begins(ob_cpu_p c OB_ARG, ob_task_p t OB_ARG)
 {
 	ob_server_p sv = c->draws;
 
-	ob_draw_forget(c);
-	return t->server ? 0 : (u64)sv;
+	if (t->server) {
+		ob_draw_forget(c);
+		return 0;
+	}
+	c->draws = OB_NULL;
+	sv->drawn = 0;
+	return (u64)sv;
 }
 
 /* Nothing is reserved any more: nobody pays. */

@@ -266,6 +266,8 @@ OB_FN u64 ob_pick(ob_p ob OB_ARG, u32 cpu, ob_task_p prev OB_ARG, u64 now)
 		/* It was kicked for somebody whose purse is empty: that kick was another's. */
 		if (!cand && ob->purses)
 			ob_pick_others(ob, c);
+		if (ob->nr_draws)
+			ob_draw_sync(ob, cpu, now);
 		return 0;
 	}
 	ob_idle_clear(ob, bit);

@@ -79,6 +79,8 @@ OB_FN void ob_run(ob_p ob OB_ARG, u32 cpu, ob_task_p t OB_ARG, u64 now)
 
 		ob_server_charge(sv, now);
 		sv->running++;
+		if (sv->draws)
+			ob_draw_stand(sv);
 		if (sv->purse)
 			ob_purse_begins(ob, sv, now);
 		if (sv->domain->up)

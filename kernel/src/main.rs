@@ -160,6 +160,7 @@ fn run(options: &Options) -> Result<ExitCode> {
         Some(pid) => Some(Proc.watch(pid).with_context(|| format!("--with {pid}"))?),
         None => None,
     };
+    settings.check_servers().map_err(anyhow::Error::msg)?;
     let socket = Socket::bind(&options.socket)?;
     let greeter = socket.greet()?;
     // One for each reservation, whose process is watched.

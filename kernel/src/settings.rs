@@ -2,9 +2,10 @@
 //! What the service was started with, and what follows from it for the core and for admission.
 
 use onbeat_analysis::machine::Machine;
+use onbeat_analysis::plan::Plan;
 use onbeat_model::policy::{Order, Policy, Server, Splits};
-use onbeat_model::rank::Servers;
-use onbeat_model::units::Fraction;
+use onbeat_model::rank::{FLOOR, Servers};
+use onbeat_model::units::{Fraction, format_percent};
 
 use crate::system::Above;
 
@@ -36,6 +37,23 @@ pub struct Settings {
 }
 
 impl Settings {
+    /// Whether best effort's servers, where the order ranks, fit on the CPUs.
+    ///
+    /// # Errors
+    /// They do not: what to write instead.
+    pub fn check_servers(&self) -> Result<(), String> {
+        let all = u64::MAX >> (64 - self.cpus);
+        if Plan::new(self.machine(all, &Above::default())).holds_servers() {
+            return Ok(());
+        }
+        let (servers, cpus) = (self.servers, self.usable.count_ones());
+        Err(format!(
+            "best effort's servers, {servers}, do not fit on {cpus} CPUs: together they may have these less {}, and \
+             with m > 1 CPUs one less than m / (2m - 2); choose fewer, smaller budgets or longer periods",
+            format_percent(FLOOR)
+        ))
+    }
+
     /// Number of domains, which the core and the admission test must agree on.
     pub fn domains(&self) -> u32 {
         self.order.domains(self.cpus, self.clusters)

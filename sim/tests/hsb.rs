@@ -13,7 +13,7 @@ use onbeat_analysis::sporadic::Sporadic;
 use onbeat_model::event::EventKind;
 use onbeat_model::rank::{Rank, Servers};
 use onbeat_model::run::{Class, Run};
-use onbeat_model::taskset::TaskSet;
+use onbeat_model::taskset::{TaskCopy, TaskSet};
 use proptest::prelude::*;
 
 const MS: u64 = 1_000_000;
@@ -21,7 +21,7 @@ const MS: u64 = 1_000_000;
 /// By how much each task's jobs were late at most, ns, of those that are done or should be; in the order of copies.
 fn late(run: &Run) -> Vec<u64> {
     let mut due = BTreeMap::new();
-    let mut late = vec![0; run.tasks.iter().filter(|task| task.class == Class::Reserved).count()];
+    let mut late = vec![0; run.tasks.iter().filter(|task| task.class != Class::BestEffort).count()];
     for event in &run.events {
         match event.kind() {
             Some(EventKind::Release) => drop(due.insert((event.task, event.a), event.b)),
@@ -39,12 +39,14 @@ fn late(run: &Run) -> Vec<u64> {
     late
 }
 
+fn is_soft(copy: &TaskCopy<'_>) -> bool {
+    copy.spec.class == Some(Rank::Soft)
+}
+
 /// Bounds of the soft tasks of a scene, in order; best effort's servers are among what delays them.
 fn bounds(scene: &Scene) -> Option<Vec<u64>> {
     let set = scene.set();
-    let of = |copy: &onbeat_model::taskset::TaskCopy<'_>| {
-        Sporadic::implicit(copy.spec.budget.unwrap(), copy.spec.period)
-    };
+    let of = |copy: &TaskCopy<'_>| Sporadic::implicit(copy.spec.budget.unwrap(), copy.spec.period);
     let mut hard = vec![Vec::new(); set.cpus as usize];
     let layout = scene.layout();
     for (copy, seat) in set.copies().zip(&layout.copies) {
@@ -52,7 +54,7 @@ fn bounds(scene: &Scene) -> Option<Vec<u64>> {
             hard[seat.as_ref().unwrap().at.cpus.trailing_zeros() as usize].push(of(&copy));
         }
     }
-    let soft = set.copies().filter(|copy| copy.spec.class != Some(Rank::Hard));
+    let soft = set.copies().filter(is_soft);
     let mut soft: Vec<Sporadic> = soft.map(|copy| of(&copy)).collect();
     let Servers { count, budget, period } = set.servers();
     soft.extend(vec![Sporadic::implicit(budget, period); count as usize]);
@@ -81,7 +83,7 @@ proptest! {
         let Some(bounds) = bounds(&scene) else {
             panic!("what is admitted has a bound: {}", set.to_toml());
         };
-        let soft = set.copies().zip(late(&run)).filter(|(copy, _)| copy.spec.class != Some(Rank::Hard));
+        let soft = set.copies().zip(late(&run)).filter(|(copy, _)| is_soft(copy));
         for ((copy, late), bound) in soft.zip(bounds) {
             prop_assert!(late <= bound, "{} is {} ns late, above {} in {}", copy.name(), late, bound, set.to_toml());
         }

@@ -62,8 +62,10 @@ pub fn scenes(sort: Sort) -> impl Strategy<Value = Scene> {
     let task = (any::<bool>(), 1..70u64, period, 0..40u64, 1..=100u64, any::<bool>());
     let servers = (0..=6u32, 1..12u64, 20..60u64);
     let hogs = sort.hogs.0..=sort.hogs.1;
-    let all = (1..=4u32, vec(task, 1..14), servers, hogs);
-    let scenes = all.prop_map(move |(cpus, tasks, servers, hogs)| {
+    // Best effort that sleeps and wakes, bound to a CPU or not.
+    let sleeper = (1..20u64, 5..60u64, 0..8u32);
+    let all = (1..=4u32, vec(task, 1..14), servers, hogs, vec(sleeper, 0..4));
+    let scenes = all.prop_map(move |(cpus, tasks, servers, hogs, sleepers)| {
         let (count, budget, each) = servers;
         // At most half a CPU each, and no more than all of them.
         let budget = budget.min(each / 2 - 1).min(each * u64::from(cpus) / (u64::from(cpus) + 1));
@@ -92,9 +94,17 @@ pub fn scenes(sort: Sort) -> impl Strategy<Value = Scene> {
                 text = with;
             }
         }
+        for (i, (period, part, cpu)) in sleepers.into_iter().enumerate() {
+            let affinity = if cpu < cpus { format!("affinity = [{cpu}]") } else { String::new() };
+            text += &format!(
+                "[[task]]\nname = \"z{i}\"\nperiod = \"{period}ms\"\n{affinity}\n\
+                 work = {{ constant = \"{}us\" }}\n",
+                period * 10 * part,
+            );
+        }
         Scene(text)
     });
-    scenes.prop_filter("something fits", |scene| scene.0.contains("[[task]]"))
+    scenes.prop_filter("something fits", |scene| scene.0.contains("class"))
 }
 
 pub fn play(scene: &Scene) -> Run {
@@ -106,7 +116,7 @@ pub fn window_lack(run: &Run, budget: u64, period: u64) -> u64 {
     let (mut running, mut since, mut ahead, mut most, mut lack) = (0i64, 0u64, 0i128, 0i128, 0i128);
     for event in run.events.iter().filter(|event| event.time <= 2_000_000_000) {
         let Some(task) = run.tasks.get(event.task as usize) else { continue };
-        if task.class != Class::BestEffort {
+        if task.class == Class::Reserved {
             continue;
         }
         let change = match event.kind() {
