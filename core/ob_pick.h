@@ -136,8 +136,8 @@ OB_FN u64 ob_pick_unreserved(ob_p ob OB_ARG, u32 cpu, ob_task_p prev OB_ARG, u64
 	return (u64)t;
 }
 
-/* With groups and purses many come back at once, and some find nothing to run with: who waits, and
- * could have a CPU that idles or serves best effort, looks at that. */
+/* With groups, purses and servers that draw many come back at once, and some find nothing to run
+ * with: who waits, and could have a CPU that idles or serves best effort, looks at that. */
 OB_FN void ob_pick_idlers(ob_p ob OB_ARG, ob_cpu_p c OB_ARG)
 {
 	u64 cpus = OB_ZERO;
@@ -165,7 +165,7 @@ OB_FN void ob_pick_others(ob_p ob OB_ARG, ob_cpu_p c OB_ARG)
 	if (first && first != mine)
 		ob_preempt(ob, first, first->head ? first->head->cpu : c->id);
 	/* These may be for CPUs that have better to do. */
-	if (ob->groups | ob->purses)
+	if (ob->groups | ob->purses | ob->nr_draws)
 		ob_pick_idlers(ob, c);
 }
 

@@ -18,7 +18,8 @@ use onbeat_lab::Flavour;
 use onbeat_model::protocol::{Request, Reservation, Response};
 use onbeat_model::rank::Rank;
 
-const MS: u64 = 1_000_000;
+const US: u64 = 1_000;
+const MS: u64 = 1_000 * US;
 /// How long all are watched.
 const WATCHED: Duration = Duration::from_secs(2);
 
@@ -114,6 +115,7 @@ fn end(children: impl IntoIterator<Item = Child>) {
         signal(&child, libc::SIGKILL);
         finish(child);
     }
+    assert!(soon(|| reservations().is_empty()));
 }
 
 fn online(cpu: u32, on: bool) {
@@ -141,10 +143,9 @@ fn in_the_guest() {
     let (another, answer) = reserve(&Params::new(14 * MS, 20 * MS).of_class(Rank::Soft));
     fact("too-heavy", answer);
     end(children.into_iter().chain([child_too, another]));
-    std::thread::sleep(Duration::from_millis(200));
 
     let mut children = vec![held(4 * MS, 10 * MS, Rank::Hard), held(4 * MS, 10 * MS, Rank::Hard)];
-    children.extend([held(98 * MS, 200 * MS, Rank::Soft), held(98 * MS, 200 * MS, Rank::Soft)]);
+    children.extend([held(9_800 * US, 20 * MS, Rank::Soft), held(9_800 * US, 20 * MS, Rank::Soft)]);
     watch(&["h", "h", "s", "s", "full-others"], &children, &others);
     end(children);
 
