@@ -103,7 +103,7 @@ OB_FN u64 ob_pick_unreserved(ob_p ob OB_ARG, u32 cpu, ob_task_p prev OB_ARG, u64
 	c->timer = OB_NEVER;
 	c->relief = 0;
 	ob->kick &= ~bit;
-	if (ob->nr_draws)
+	if (OB_DRAWS(ob->nr_draws))
 		ob_draw_drop(ob, c, prev, now);
 	if (t)
 		prev = OB_NULL;
@@ -165,7 +165,7 @@ OB_FN void ob_pick_others(ob_p ob OB_ARG, ob_cpu_p c OB_ARG)
 	if (first && first != mine)
 		ob_preempt(ob, first, first->head ? first->head->cpu : c->id);
 	/* These may be for CPUs that have better to do. */
-	if (ob->groups | ob->purses | ob->nr_draws)
+	if ((ob->groups | ob->purses) || OB_DRAWS(ob->nr_draws))
 		ob_pick_idlers(ob, c);
 }
 
@@ -191,7 +191,7 @@ OB_FN u64 ob_pick(ob_p ob OB_ARG, u32 cpu, ob_task_p prev OB_ARG, u64 now)
 
 	if (c->server)
 		ob_budget_check(ob, c->server, now);
-	if (c->draws)
+	if (OB_DRAWS(c->draws))
 		ob_draw_forget(c);
 	ob_share_account(ob, c, now);
 	if (c->domain->stale) {
@@ -208,7 +208,7 @@ OB_FN u64 ob_pick(ob_p ob OB_ARG, u32 cpu, ob_task_p prev OB_ARG, u64 now)
 			mine = ob_server_top(mine);
 			ob_server_restand(mine, now);
 		}
-	} else if (prev && !prev->server && c->server && ob_server_open(c->server, bit)) {
+	} else if (prev && !prev->server && OB_DRAWS(c->server) && ob_server_open(c->server, bit)) {
 		mine = c->server;
 	}
 	be = (prev && !prev->server) || ob_share_waiting(ob, bit);
@@ -228,7 +228,7 @@ OB_FN u64 ob_pick(ob_p ob OB_ARG, u32 cpu, ob_task_p prev OB_ARG, u64 now)
 	c->relief = !c->share && leads && ob_patience_relieves(ob, leads, bit, now);
 	if (!c->share && !c->relief &&
 	    !(leads && ob_account_equal(leads) && ob_account_yields(ob, leads, prev, bit, now))) {
-		if (leads && leads->draws) {
+		if (OB_DRAWS(leads && leads->draws)) {
 			draws = leads;
 		} else if (mine && best == own) {
 			t = prev;
@@ -266,7 +266,7 @@ OB_FN u64 ob_pick(ob_p ob OB_ARG, u32 cpu, ob_task_p prev OB_ARG, u64 now)
 		/* It was kicked for somebody whose purse is empty: that kick was another's. */
 		if (!cand && ob->purses)
 			ob_pick_others(ob, c);
-		if (ob->nr_draws)
+		if (OB_DRAWS(ob->nr_draws))
 			ob_draw_sync(ob, cpu, now);
 		return 0;
 	}
@@ -275,7 +275,7 @@ OB_FN u64 ob_pick(ob_p ob OB_ARG, u32 cpu, ob_task_p prev OB_ARG, u64 now)
 		t->picked = 1;
 	if (!t->server)
 		ob_others_has(c, t, now);
-	if (ob->nr_draws) {
+	if (OB_DRAWS(ob->nr_draws)) {
 		if (!t->server)
 			ob_draw_picked(ob, c, t, draws, now);
 		ob_draw_sync(ob, cpu, now);

@@ -194,7 +194,7 @@ OB_INLINE void ob_ready_other(ob_p ob, ob_task_p t, u32 woke, u64 now)
 	}
 	if (ob->share_ready && ob_share_claim(ob, t->cpus, now))
 		return;
-	if (ob->nr_draws && ob_draw_claim(ob, t, now))
+	if (OB_DRAWS(ob->nr_draws) && ob_draw_claim(ob, t, now))
 		return;
 	if (woke)
 		ob_others_wake(ob, t, now);

@@ -350,4 +350,10 @@ OB_INLINE void ob_idle_clear(ob_p ob, u64 cpus)
 #define OB_PLACE(sv) ((sv)->place)
 #endif
 
+/* What is so only because servers draw best effort (ob_draw.h). A shell under whose policy none
+ * ever does may say so, likewise. */
+#ifndef OB_DRAWS
+#define OB_DRAWS(is) (!!(is))
+#endif
+
 #endif

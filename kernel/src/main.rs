@@ -179,6 +179,7 @@ fn run(options: &Options) -> Result<ExitCode> {
         kind: settings.kind(),
         hard: kind(settings.hard()),
         whole: settings.order.splits == Splits::Never,
+        draws: settings.order.key.ranks(),
         verbose,
         costs,
         watchdog,

@@ -90,6 +90,8 @@ pub struct Loading {
     pub hard: u32,
     /// None is ever split over several CPUs.
     pub whole: bool,
+    /// Some serve best effort.
+    pub draws: bool,
     /// Tells what the verifier says.
     pub verbose: bool,
     /// Keeps account of what it costs.
@@ -105,7 +107,7 @@ impl<'a> Scheduler<'a> {
     /// The kernel lacks something, another scheduler runs, or privileges are missing.
     pub fn start(
         layout: &Layout,
-        Loading { kind, hard, whole, verbose, costs, watchdog }: Loading,
+        Loading { kind, hard, whole, draws, verbose, costs, watchdog }: Loading,
         object: &'a mut MaybeUninit<OpenObject>,
     ) -> Result<Scheduler<'a>> {
         scx_utils::try_set_rlimit_infinity();
@@ -122,6 +124,7 @@ impl<'a> Scheduler<'a> {
         rodata.all_kind = kind;
         rodata.hard_kind = hard;
         rodata.all_whole = whole;
+        rodata.some_draw = draws;
         rodata.tracing = layout.ring > 0;
         rodata.measuring = costs;
         rodata.weights = std::array::from_fn(|i| weight(i as i32 - 20));

@@ -25,8 +25,9 @@ struct {
 
 /* What all reservations have in common, set by the loader (ob_types.h). */
 const volatile u32 all_kind, hard_kind;
-const volatile bool all_whole;
+const volatile bool all_whole, some_draw;
 #define OB_KIND(sv) ((sv)->kind == hard_kind ? hard_kind : all_kind)
+#define OB_DRAWS(is) (some_draw && (is))
 #define OB_PLACE(sv) (all_whole ? OB_PLACE_WHOLE : (sv)->place)
 
 #include "shell.h"
