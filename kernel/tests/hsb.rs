@@ -10,8 +10,8 @@ use std::sync::OnceLock;
 use std::time::Duration;
 
 use guest::{
-    Facts, Machine, burn, child, consumed, fact, finish, kill, part, scheduler, signal, start,
-    state,
+    Facts, Machine, burn, child, consumed, fact, finish, kill, part, scheduler, signal, soon,
+    start, state,
 };
 use onbeat_client::{Params, Service};
 use onbeat_lab::Flavour;

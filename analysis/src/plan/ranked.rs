@@ -160,3 +160,112 @@ impl Ranked {
         self.hard.emptiest(may).first().copied()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use onbeat_model::policy::Policy;
+    use onbeat_model::rank::Servers;
+    use onbeat_model::units::{Fraction, MS};
+    use proptest::prelude::*;
+
+    use crate::admission::Admission;
+    use crate::machine::Machine;
+    use crate::one_cpu::edf;
+    use crate::plan::Demand;
+    use crate::sporadic::{Sporadic, Verdict};
+
+    fn machine(cpus: u32, servers: Servers) -> Machine {
+        let order = "edf-hsb-ns".parse::<Policy>().unwrap().order().unwrap();
+        Machine::under(order, cpus, 1, Fraction::from_integer(0)).drawing(servers)
+    }
+
+    fn demand(hard: bool, budget: u64, period: u64, deadline: u64) -> Demand {
+        Demand { name: "x".into(), budget, period, deadline, cpus: None, hard }
+    }
+
+    #[test]
+    fn the_papers_example_fits_and_no_video_more() {
+        let servers = Servers { count: 4, budget: 10 * MS, period: 40 * MS };
+        let mut book = Admission::new(machine(4, servers));
+        for id in 0..5 {
+            book.admit(2 * id, &demand(true, 4 * MS, 40 * MS, 40 * MS)).unwrap();
+            book.admit(2 * id + 1, &demand(false, 20 * MS, 40 * MS, 40 * MS)).unwrap();
+        }
+        assert_eq!(book.free(), Fraction::from_integer(0));
+        // Five on four CPUs, a hard one each, and one has two.
+        let mut placed = [0; 4];
+        for (_, hard) in book.granted().filter(|(_, p)| p.demand.hard) {
+            placed[hard.at.cpus.trailing_zeros() as usize] += 1;
+        }
+        placed.sort_unstable();
+        assert_eq!(placed, [1, 1, 1, 2]);
+        let refusal = book.test(&demand(true, 4 * MS, 40 * MS, 40 * MS)).unwrap_err();
+        assert!(refusal.reason.contains("hard"), "{}", refusal.reason);
+    }
+
+    #[test]
+    fn a_soft_one_has_less_than_what_hard_ones_leave_over_2m_minus_2() {
+        let mut book = Admission::new(machine(4, Servers { count: 0, ..Servers::each(4) }));
+        book.admit(0, &demand(true, 4 * MS, 10 * MS, 10 * MS)).unwrap();
+        // 3.6 / 6 of a CPU is too much.
+        let refusal = book.admit(1, &demand(false, 6 * MS, 10 * MS, 10 * MS)).unwrap_err();
+        assert!(refusal.reason.contains("too heavy"), "{}", refusal.reason);
+        assert_eq!(refusal.nearest.budget_ns, Some(6 * MS - 1));
+        book.admit(1, &demand(false, 6 * MS - 1, 10 * MS, 10 * MS)).unwrap();
+        // It needs the hard ones to stay as few.
+        assert!(book.admit(2, &demand(true, MS, 10 * MS, 10 * MS)).is_err());
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_granted_keeps_all_constraints_and_what_is_said_to_fit_does(
+            cpus in 1..5u32,
+            asked in prop::collection::vec((any::<bool>(), 1..100u64, 1..40u64, 50..=100u64, 0..32u32), 1..24),
+            servers in (0..5u32, 1..20u64),
+        ) {
+            let servers = Servers { count: servers.0, budget: servers.1, period: 50 };
+            let mut book = Admission::new(machine(cpus, servers));
+            let part = |(_, p): (u32, &crate::plan::Placed)| {
+                (p.demand.budget as f64 / p.demand.period as f64, p.demand.density())
+            };
+            for (id, (hard, part, period, shorter, mask)) in (0..).zip(asked) {
+                let period = period * 20;
+                let deadline = if hard { period * shorter / 100 } else { period };
+                let list: Vec<u32> = (0..cpus).filter(|cpu| mask >> cpu & 1 == 1).collect();
+                let cpus = (!list.is_empty()).then_some(list);
+                let d = Demand { cpus, ..demand(hard, (period * part / 100).clamp(1, deadline), period, deadline) };
+                let Err(refusal) = book.admit(id, &d) else { continue };
+                if let Some(budget) = refusal.nearest.budget_ns {
+                    prop_assert!(book.test(&Demand { budget, ..d.clone() }).is_ok(), "{d:?}: {refusal}");
+                }
+                if let Some(period) = refusal.nearest.period_ns {
+                    let longer = Demand { period, deadline: period, ..d.clone() };
+                    prop_assert!(book.test(&longer).is_ok(), "{d:?}: {refusal}");
+                }
+            }
+            let mut left = f64::from(cpus);
+            for cpu in 0..cpus {
+                let here = book.granted().filter(|(_, p)| p.demand.hard && p.at.cpus == 1 << cpu);
+                let tasks: Vec<Sporadic> = here.map(|(_, p)| p.demand.sporadic()).collect();
+                prop_assert_eq!(edf::qpa(&tasks), Verdict::Schedulable);
+            }
+            let (mut soft, mut heaviest) = (0.0, 0f64);
+            for granted in book.granted() {
+                if granted.1.demand.hard {
+                    left -= part(granted).0;
+                } else {
+                    soft += part(granted).0;
+                    heaviest = heaviest.max(part(granted).0);
+                }
+            }
+            if book.granted().count() > 0 && servers.count > 0 {
+                let each = servers.budget as f64 / servers.period as f64;
+                soft += each * f64::from(servers.count);
+                heaviest = heaviest.max(each);
+            }
+            let granted = book.granted().any(|(_, p)| !p.demand.hard);
+            prop_assert!(!granted || soft <= left + 1e-9, "{soft} of {left}");
+            prop_assert!(!granted || heaviest * (2.0 * f64::from(cpus) - 2.0) < left + 1e-9);
+        }
+    }
+}

@@ -67,3 +67,62 @@ pub(super) fn check(top: &Table<'_, '_>, set: &TaskSet) -> Result<(), Fault> {
     let reason = format!("{what}, but none of the policies knows classes");
     fault(at, reason, format!("add \"edf-hsb-ns\" to policies, or leave {keys} out"))
 }
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+    use crate::taskset::TaskSet;
+    use crate::units::MS;
+
+    const GROUP: &str = "[[group]]\nname = \"g\"\nbudget = \"1ms\"\nperiod = \"10ms\"\n";
+
+    fn read(policy: &str, task: &str, best_effort: &str) -> Result<TaskSet, String> {
+        let text = format!(
+            "cpus = 2\nduration = \"1s\"\npolicies = [\"{policy}\"]\n[best_effort]\ncount = 1\n{best_effort}\n\
+             {}[[task]]\nname = \"t\"\nperiod = \"10ms\"\nwork = {{ constant = \"1ms\" }}\n{task}\n",
+            if task.contains("group") { GROUP } else { "" },
+        );
+        TaskSet::from_bytes(text.as_bytes(), Path::new("s.toml")).map_err(|e| e.to_string())
+    }
+
+    #[test]
+    fn classes_and_servers_are_read_and_have_defaults() {
+        let set = read("edf-hsb-ns", "budget = \"1ms\"\nclass = \"hard\"", "servers = 3").unwrap();
+        assert_eq!(set.tasks[0].class, Some(Rank::Hard));
+        let each = Servers::each(2);
+        assert_eq!((each.count, each.budget, each.period), (2, 5 * MS, 50 * MS));
+        assert_eq!(set.servers(), Servers { count: 3, ..each });
+        let set = read("edf-hsb-ns", "budget = \"1ms\"", "").unwrap();
+        assert_eq!((set.tasks[0].class, set.servers()), (None, each));
+        assert_eq!(each.to_string().parse(), Ok(each));
+    }
+
+    #[test]
+    fn what_means_nothing_is_refused_with_what_to_do() {
+        let hard = "budget = \"1ms\"\nclass = \"hard\"";
+        for (policy, task, best_effort, reason) in [
+            ("edf-hsb-ns", "class = \"hard\"", "", "no budget"),
+            (
+                "edf-hsb-ns",
+                "budget = \"1ms\"\ngroup = \"g\"\nclass = \"soft\"",
+                "",
+                "in a group has a class",
+            ),
+            ("edf-hsb-ns", "budget = \"1ms\"\nclass = \"firm\"", "", "there is no class \"firm\""),
+            ("g-edf+cbs-hard", hard, "", "none of the policies knows classes"),
+            ("g-edf+cbs-hard", "", "servers = 2", "none of the policies knows classes"),
+            ("edf-hsb-ns", "", "servers = 65", "65"),
+            ("edf-hsb-ns", "", "budget = \"51ms\"", "above the period"),
+        ] {
+            let error = read(policy, task, best_effort).unwrap_err();
+            assert!(error.contains(reason), "{reason}: {error}");
+        }
+        for wrong in
+            ["", "4", "4:5ms", "4:5ms:4ms", "65:1ms:2ms", "4:0ms:1ms", "4:1ms:2h", "x:1ms:2ms"]
+        {
+            assert!(wrong.parse::<Servers>().is_err(), "{wrong}");
+        }
+    }
+}
