@@ -23,7 +23,7 @@ struct {
 	__ulong(map_extra, (1ull << 44));
 } arena SEC(".maps");
 
-/* What all reservations have in common, set by the loader (ob_types.h). */
+/* What all reservations have in common, set by the loader (ob_port.h). */
 const volatile u32 all_kind, hard_kind;
 const volatile bool all_whole, some_draw;
 #define OB_KIND(sv) ((sv)->kind == hard_kind ? hard_kind : all_kind)
