@@ -59,6 +59,9 @@ OB_INLINE void ob_refill(ob_p ob, ob_server_p sv, u64 now)
 	ob_want(ob, sv, now);
 	ob_server_requeue(ob, sv);
 	ob_preempt(ob, sv, sv->head ? sv->head->cpu : 0);
+	/* Those for whom it was to come back may have been served. */
+	if (OB_DRAWS(sv->draws))
+		ob_draw_sync(ob, 0, now);
 }
 
 /* What is due at a server. Each may undo the next. */

@@ -35,6 +35,7 @@ OB_FN void ob_online(ob_p ob OB_ARG, u32 cpu, u32 on, u64 now)
 	ob_idle_clear(ob, ~ob->online);
 	ob->share_ready &= ob->online;
 	ob_others_online(ob);
+	ob_draw_forget(ob_cpu(ob, cpu));
 	ob_cpu(ob, cpu)->key = OB_KEY_IDLE;
 	ob_cpu(ob, cpu)->debt = 0;
 	ob_cpu(ob, cpu)->owed = 0;

@@ -104,6 +104,8 @@ OB_FN u64 ob_pick_unreserved(ob_p ob OB_ARG, u32 cpu, ob_task_p prev OB_ARG, u64
 	c->timer = OB_NEVER;
 	c->relief = 0;
 	ob->kick &= ~bit;
+	if (OB_DRAWS(ob->nr_draws))
+		ob_draw_drop(ob, c, prev, now);
 	if (t)
 		prev = OB_NULL;
 	else
@@ -160,13 +162,15 @@ OB_FN u64 ob_pick(ob_p ob OB_ARG, u32 cpu, ob_task_p prev OB_ARG, u64 now)
 {
 	ob_cpu_p c = ob_cpu(ob, cpu);
 	u64 bit = OB_BIT(cpu);
-	ob_server_p cand, leads, mine = OB_NULL;
+	ob_server_p cand, leads, mine = OB_NULL, draws = OB_NULL;
 	ob_task_p t = OB_NULL;
 	u32 be, due;
 	u64 best, own;
 
 	if (c->server)
 		ob_budget_check(ob, c->server, now);
+	if (OB_DRAWS(c->draws))
+		ob_draw_forget(c);
 	ob_share_account(ob, c, now);
 	if (c->domain->stale) {
 		ob->kick &= ~bit;
@@ -182,6 +186,8 @@ OB_FN u64 ob_pick(ob_p ob OB_ARG, u32 cpu, ob_task_p prev OB_ARG, u64 now)
 			mine = ob_server_top(mine);
 			ob_server_restand(mine, now);
 		}
+	} else if (prev && !prev->server && OB_DRAWS(c->server) && ob_server_open(c->server, bit)) {
+		mine = c->server;
 	}
 	be = (prev && !prev->server) || ob_share_waiting(ob, bit);
 
@@ -200,7 +206,9 @@ OB_FN u64 ob_pick(ob_p ob OB_ARG, u32 cpu, ob_task_p prev OB_ARG, u64 now)
 	c->relief = !c->share && leads && ob_patience_relieves(ob, leads, bit, now);
 	if (!c->share && !c->relief &&
 	    !(leads && ob_account_equal(leads) && ob_account_yields(ob, leads, prev, bit, now))) {
-		if (mine && best == own) {
+		if (OB_DRAWS(leads && leads->draws)) {
+			draws = leads;
+		} else if (mine && best == own) {
 			t = prev;
 			c->key = best;
 			if (mine->members)
@@ -217,7 +225,7 @@ OB_FN u64 ob_pick(ob_p ob OB_ARG, u32 cpu, ob_task_p prev OB_ARG, u64 now)
 	if (!t && be) {
 		ob_node_p first = ob_tree_first(&ob->best_effort, bit);
 
-		c->key = c->share ? ob_share_key(c, now) : c->relief ? best : OB_KEY_BE;
+		c->key = c->share ? ob_share_key(c, now) : c->relief || draws ? best : OB_KEY_BE;
 		if (prev && !prev->server && (!first || ob_among_key(ob, prev) <= first->key) &&
 		    !ob_others_impatient(ob, bit, now) && !ob_tree_first(&ob->impatient, bit)) {
 			t = prev;
@@ -236,6 +244,8 @@ OB_FN u64 ob_pick(ob_p ob OB_ARG, u32 cpu, ob_task_p prev OB_ARG, u64 now)
 		/* It was kicked for somebody whose purse is empty: that kick was another's. */
 		if (c->claim || (!cand && ob->purses))
 			ob_pick_others(ob, c);
+		if (OB_DRAWS(ob->nr_draws))
+			ob_draw_sync(ob, cpu, now);
 		return 0;
 	}
 	ob_idle_clear(ob, bit);
@@ -243,6 +253,11 @@ OB_FN u64 ob_pick(ob_p ob OB_ARG, u32 cpu, ob_task_p prev OB_ARG, u64 now)
 		t->picked = 1;
 	if (!t->server)
 		ob_others_has(c, t, now);
+	if (OB_DRAWS(ob->nr_draws)) {
+		if (!t->server)
+			ob_draw_picked(ob, c, t, draws, now);
+		ob_draw_sync(ob, cpu, now);
+	}
 	if (t == prev)
 		ob_arm(ob, c);
 	ob_others_spread(ob);

@@ -63,8 +63,12 @@ OB_FN void ob_run(ob_p ob OB_ARG, u32 cpu, ob_task_p t OB_ARG, u64 now)
 	c->started = now;
 	c->curr = t;
 	c->other = sv ? OB_NULL : t;
-	c->server = sv;
 	c->use = sv ? OB_USE_RESERVED : OB_USE_OTHER;
+	if (OB_DRAWS(c->draws))
+		sv = (ob_server_p)ob_draw_begins(c, t) ?: sv;
+	c->server = sv;
+	if (!t->server)
+		ob_others_begin(ob, c, t);
 	if (sv) {
 		/* It was best effort's turn, but this one has joined a reservation on its way. */
 		if (c->share) {
@@ -75,16 +79,16 @@ OB_FN void ob_run(ob_p ob OB_ARG, u32 cpu, ob_task_p t OB_ARG, u64 now)
 
 		ob_server_charge(sv, now);
 		sv->running++;
+		if (OB_DRAWS(sv->draws))
+			ob_draw_stand(sv);
 		if (sv->purse)
 			ob_purse_begins(ob, sv, now);
 		if (sv->domain->up)
 			top = (ob_server_p)ob_group_begins(ob, sv, now);
 		ob_account_begin(ob, top);
 		c->key = ob_server_key(top, now);
-	} else {
-		ob_others_begin(ob, c, t);
-		if (!c->share && !c->relief)
-			c->key = OB_KEY_BE;
+	} else if (!c->share && !c->relief) {
+		c->key = OB_KEY_BE;
 	}
 	ob_emit(ob, now, OB_KC(OB_EV_RUN, cpu), OB_TS(t->tid, sv ? sv->id : OB_NONE),
 		sv ? sv->s : 0, sv ? (u64)sv->e : 0);
@@ -95,7 +99,7 @@ OB_FN void ob_run(ob_p ob OB_ARG, u32 cpu, ob_task_p t OB_ARG, u64 now)
 	if (sv && sv->running > 1)
 		ob_server_rearm(ob, sv);
 	/* The kick for a share that is due is lost while another class has the CPU. */
-	if (sv && ob_share_calls(ob, c, now))
+	if (t->server && ob_share_calls(ob, c, now))
 		ob->kick |= OB_BIT(cpu);
 	/* Its reservation went elsewhere while it was on its way here. */
 	if (sv && !ob_server_allows(sv, t->cpus & OB_BIT(cpu)))
@@ -162,6 +166,14 @@ OB_FN void ob_stop(ob_p ob OB_ARG, u32 cpu, u64 reason, u64 now)
 	ob_laxity_sync(ob, sv);
 	if (sv->domain->up)
 		ob_group_stops(ob, sv, now);
+	if (OB_DRAWS(sv->draws)) {
+		ob_draw_stand(sv);
+		/* Who was interrupted will wait in a moment. */
+		if (reason == OB_STOP_PREEMPTED)
+			ob_budget_check(ob, sv, now);
+		else
+			ob_draw_sync(ob, cpu, now);
+	}
 }
 
 /* The turn of what runs on `c`, a thread of `sv`, may be over: a sibling is next. */
@@ -207,9 +219,10 @@ OB_FN void ob_tick(ob_p ob OB_ARG, u32 cpu, u64 now)
 			sv = ob_server_top(sv);
 		ob_key_check(ob, c, sv, now);
 	}
-	if (sv ? ob_patience_relieves(ob, sv, OB_BIT(cpu), now) ||
-		     (ob_account_equal(sv) && ob_account_turn_over(ob, c, sv, now))
-	       : ob_others_turn_over(ob, c, now) || ob_others_overtaken(ob, c, now))
+	if (sv && !OB_DRAWS(sv->draws)
+		? ob_patience_relieves(ob, sv, OB_BIT(cpu), now) ||
+		      (ob_account_equal(sv) && ob_account_turn_over(ob, c, sv, now))
+		: ob_others_turn_over(ob, c, now) || ob_others_overtaken(ob, c, now))
 		ob->kick |= OB_BIT(cpu);
 	ob_share_tick(ob, c, now);
 	ob_arm(ob, c);

@@ -86,6 +86,8 @@ struct ob_terms {
 	u32 group;     /* it serves reservations, not threads */
 	u32 purse;     /* 0: none; else its slot and 1 */
 	u32 anew;      /* swap: its pair of budget and deadline is not kept (ob_swap.h) */
+	u32 hard;      /* it goes before those that are not, where the order ranks */
+	u32 draws;     /* it serves best effort, and no threads of its own */
 	struct ob_leg plan[OB_MAX_LEGS];
 };
 

@@ -4,6 +4,7 @@
 #define OB_THREAD_H
 
 #include "ob_budget.h"
+#include "ob_draw.h"
 
 /* Links a ready thread into its server's list, at the head if it was interrupted. */
 OB_INLINE void ob_thread_link(ob_p ob, ob_server_p sv, ob_task_p t, int at_head)
@@ -193,6 +194,8 @@ OB_INLINE void ob_ready_other(ob_p ob, ob_task_p t, u32 woke, u64 now)
 		return;
 	}
 	if (ob->share_ready && ob_share_claim(ob, t->cpus, now))
+		return;
+	if (OB_DRAWS(ob->nr_draws) && ob_draw_claim(ob, t, now))
 		return;
 	if (woke)
 		ob_others_wake(ob, t, now);

@@ -135,6 +135,9 @@ struct ob_server {
 	u8 wants;   /* its group counts it as awake */
 	u8 broke;   /* it rests because a purse is empty */
 	u8 rank;    /* enum ob_rank, where a chooser has put it */
+	u8 hard;    /* goes before those that are not (orders/hsb.h) */
+	u8 draws;   /* it serves best effort in place of threads of its own (ob_draw.h) */
+	u8 drawn;   /* a CPU has picked best effort for it, which does not run yet */
 	u8 marked;  /* its job began with a mark, and may be none yet (ob_server_unbegin) */
 	u64 marked_consumed; /* what had been consumed by then */
 	u64 shift;           /* its deadlines are so much later (place/) */
@@ -213,6 +216,7 @@ struct ob_domain {
 	u32 uncounted;          /* servers whose demand is not known: there is no slack then */
 	u32 split;              /* windows of split servers: sporadic ones, tested as such */
 	struct ob_sums sum;     /* of the last look at its slack */
+	u64 others;             /* CPUs on which best effort waits, if servers draw it */
 	u8 tight;               /* there is no slack */
 	u8 stale;               /* to be chosen from anew (choose/registry.h) */
 };
@@ -220,7 +224,8 @@ struct ob_domain {
 struct ob_cpu {
 	struct ob_domain OB_ARENA *domain;
 	struct ob_task OB_ARENA *curr;     /* null: idle, or a task the core was not told of */
-	struct ob_server OB_ARENA *server; /* of curr, if that runs on a reservation */
+	struct ob_server OB_ARENA *server; /* of curr, if that runs on a reservation, ... */
+	struct ob_server OB_ARENA *draws;  /* or best effort that was picked will (ob_draw.h) */
 	struct ob_server OB_ARENA *claim;  /* it has been kicked for, if it has been for one */
 	u64 key;                           /* of what runs here or is about to */
 	u64 timer;                         /* the shell calls ob_tick no later than this */
@@ -285,8 +290,9 @@ struct ob {
 	u64 slice; /* best-effort time slice, ns */
 	u32 nr_cpus;
 	u32 nr_domains;
-	u32 others; /* order of best effort, enum ob_others_order (others/registry.h) */
-	u32 pad;
+	u32 others;   /* order of best effort, enum ob_others_order (others/registry.h) */
+	u32 nr_draws; /* servers that draw, ... */
+	struct ob_server OB_ARENA *draws[OB_MAX_CPUS]; /* ... and which these are */
 	/* Trace: a ring written here and read by user space. */
 	struct ob_event OB_ARENA *ring;
 	u64 ring_size; /* events, 0: no trace */
@@ -337,13 +343,5 @@ OB_INLINE void ob_idle_clear(ob_p ob, u64 cpus)
 	if (OB_READ(ob->idle) & cpus)
 		OB_CLEAR_BITS(ob->idle, cpus);
 }
-
-/* Whose hook is called for `sv`. A shell whose reservations all have the same may say which: then
- * the kernel's verifier leaves out those of others. (Elsewhere it is not worth it: each piece that
- * is left out makes the kernel move all of the program that follows.) */
-#ifndef OB_KIND
-#define OB_KIND(sv) ((sv)->kind)
-#define OB_PLACE(sv) ((sv)->place)
-#endif
 
 #endif

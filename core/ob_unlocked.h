@@ -99,10 +99,11 @@ OB_INLINE int ob_claim(ob_task_p t)
 	return ob_is_unreserved(t);
 }
 
-/* Whether a thread of best effort that begins to run on `c` is nothing to the share or a crowd. */
+/* Whether a thread of best effort that begins to run on `c` is nothing to the share, to a server
+ * that draws or to a crowd. */
 OB_INLINE int ob_is_plain(ob_p ob, ob_cpu_p c)
 {
-	return !c->share && !c->relief && !ob_others_crowded(ob);
+	return !c->share && !c->relief && !OB_DRAWS(c->draws) && !ob_others_crowded(ob);
 }
 
 /* `t`, claimed and unreserved, begins to run on `c`; `round`: the core had not picked it. Whether
@@ -152,7 +153,7 @@ OB_INLINE void ob_begin(ob_p ob, u32 cpu, ob_task_p t, u64 now)
 		ob_wake_other(ob, t, now);
 	ob_unqueue(ob, t);
 	ob_run(ob, cpu, t, now);
-	if (t->server)
+	if (ob_cpu(ob, cpu)->server)
 		ob_run_check(ob, ob_cpu(ob, cpu), now);
 }
 

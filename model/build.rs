@@ -109,10 +109,12 @@ fn flag(file: &str, field: &str) -> bool {
     }
 }
 
-/// `X(EDF, edf, "edf", 1, 0, 0, 1, "earliest …")` becomes `Edf "edf" true false false 1 "earliest …",`.
-fn key([name, _, text, deadlines, laxity, chooses, isolates, about]: &[String; 8]) -> String {
-    let [deadlines, laxity, chooses] = [deadlines, laxity, chooses].map(|f| flag(ORDERS, f));
-    format!("    {} {text} {deadlines} {laxity} {chooses} {isolates} {about},\n", variant(name))
+/// `X(EDF, edf, "edf", 1, 0, 0, 0, 1, "earliest …")` becomes `Edf "edf" true false false false 1 "earliest …",`.
+fn key(
+    [name, _, text, deadlines, laxity, chooses, ranks, isolates, about]: &[String; 9],
+) -> String {
+    let flags = [deadlines, laxity, chooses, ranks].map(|f| flag(ORDERS, f).to_string()).join(" ");
+    format!("    {} {text} {flags} {isolates} {about},\n", variant(name))
 }
 
 /// `X(CBS_HARD, cbs_hard, "cbs-hard", 2, 1, NOT, "waits …")` becomes `CbsHard "cbs-hard" true true true false "waits …",`.

@@ -9,7 +9,7 @@
 //! and clustered EDF serve Q every P with bounded tardiness (Devi and Anderson 2005). Where reservations may be split
 //! each CPU is tested exactly by its demand (`semi`). Under rate-monotonic order the test says what fits, not what is
 //! in time: the service takes that order only from who asks for no isolation. Under an order that chooses all are
-//! granted: it is made for what does not fit.
+//! granted: it is made for what does not fit. Where hard ones go before soft ones `plan::ranked` has the test.
 
 use std::collections::BTreeMap;
 
@@ -79,7 +79,8 @@ impl Admission {
 
     /// What reservations could still take over all CPUs, to a billionth if it is no short fraction.
     pub fn free(&self) -> Fraction {
-        amount::below(self.plan.offered().saturating_sub(self.loads()), self.slack())
+        let taken = self.loads() + self.plan.machine().drawn().sum::<Amount>();
+        amount::below(self.plan.offered().saturating_sub(taken), self.slack())
     }
 
     fn loads(&self) -> Amount {
@@ -113,11 +114,16 @@ impl Admission {
         let one_cpu = self.plan.greatest(&allowed);
         let domains = self.plan.machine().domains;
         let splits = matches!(domains, Domains::Split { .. });
+        let ranks = self.plan.machine().servers.is_some();
         let over = demand.over();
         let reason = if allowed.is_empty() {
             "none of the CPUs it may use is on line".to_string()
         } else if demand.load() > one_cpu {
             "it asks for more of a CPU than any CPU it may use offers to reservations".into()
+        } else if ranks && demand.hard {
+            "no CPU it may use has enough left for a hard one beside what soft ones need".into()
+        } else if self.plan.lightest().is_some_and(|most| demand.load() > most) {
+            "it is too heavy for a soft one: of m CPUs one may take less than what hard ones leave over 2m - 2".into()
         } else if domains == Domains::Global {
             "the CPUs it may use have not enough left together".into()
         } else if splits {
@@ -133,7 +139,8 @@ impl Admission {
         let period = moves.then(|| amount::period(demand.budget, free, HOUR)).flatten();
         // Windows change with the period: whether a longer one helps only a trial tells.
         let longer = |period| Demand { period, deadline: period, ..demand.clone() };
-        let period = period.filter(|p| !splits || self.plan.trial(&longer(*p)).is_some());
+        let tried = splits || ranks && demand.hard;
+        let period = period.filter(|p| !tried || self.plan.trial(&longer(*p)).is_some());
         Refusal {
             reason: format!(
                 "{reason} ({} every {})",
@@ -161,6 +168,10 @@ impl Admission {
         }
         let mut list: Vec<(String, (Amount, usize))> =
             held.into_iter().map(|(name, u)| (name.to_string(), u)).collect();
+        let drawn: Vec<Amount> = machine.drawn().collect();
+        if !drawn.is_empty() {
+            list.push(("best effort's servers".into(), (drawn.iter().sum(), drawn.len())));
+        }
         let mask = machine.mask(cpus);
         for (id, Placed { demand, at, load, .. }) in self.granted() {
             if at.all_cpus() & mask != 0 {

@@ -120,6 +120,7 @@ impl Family {
                 marks: false,
                 user: None,
                 value: None,
+                class: None,
                 group: None,
                 purse: None,
                 threads: 1,
@@ -150,7 +151,12 @@ impl Family {
             loads: Vec::new(),
             sets: Vec::new(),
             tasks: plans.iter().enumerate().map(entry).collect(),
-            best_effort: Some(BestEffort { count: BEST_EFFORT, nice: 0, order: Others::default() }),
+            best_effort: Some(BestEffort {
+                count: BEST_EFFORT,
+                nice: 0,
+                order: Others::default(),
+                servers: None,
+            }),
             name,
         }
     }

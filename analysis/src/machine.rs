@@ -4,6 +4,7 @@
 use num_traits::Zero;
 
 use onbeat_model::policy::{Order, Sets, Splits};
+use onbeat_model::rank::Servers;
 use onbeat_model::units::Fraction;
 
 use crate::amount::{self, Amount, WHOLE};
@@ -62,11 +63,14 @@ pub struct Machine {
     pub(crate) fit: Fit,
     /// Who does not fit is served all the same: the order chooses what is in time.
     pub(crate) takes_all: bool,
+    /// Those of best effort, where hard reservations go before soft ones.
+    pub(crate) servers: Option<Servers>,
 }
 
 impl Machine {
     /// CPUs 0 to `cpus` − 1, at most 64, under `order`: they form `clusters` equal groups if it is clustered. Each
-    /// keeps `share` (0 to 1) for best-effort work.
+    /// keeps `share` (0 to 1) for best-effort work, or less ([`Order::share`]) where that has servers: then these are
+    /// [`Servers::each`].
     pub fn under(order: Order, cpus: u32, clusters: u32, share: Fraction) -> Self {
         Self::of(order, &(0..cpus).collect::<Vec<_>>(), clusters, share)
     }
@@ -82,7 +86,21 @@ impl Machine {
         };
         // Even loads bear overruns better; EDF-WM is first fit by definition.
         let fit = if order.splits == Splits::Early { Fit::First } else { Fit::Worst };
-        Self { takes_all: order.key.chooses(), ..Self::new(cpus, share, domains, fit) }
+        let servers = order.key.ranks().then(|| Servers::each(cpus.len() as u32));
+        let (takes_all, share) = (order.key.chooses(), order.share(share));
+        Self { takes_all, servers, ..Self::new(cpus, share, domains, fit) }
+    }
+
+    /// With these servers for best effort, where the order ranks; elsewhere that means nothing.
+    pub fn drawing(mut self, servers: Servers) -> Self {
+        self.servers = self.servers.map(|_| servers);
+        self
+    }
+
+    /// Loads of best effort's servers.
+    pub(crate) fn drawn(&self) -> impl Iterator<Item = Amount> + use<> {
+        let one = |s: Servers| vec![amount::floor(s.budget, s.period); s.count as usize];
+        self.servers.map_or(vec![], one).into_iter()
     }
 
     /// CPUs by number, all on line.
@@ -92,7 +110,7 @@ impl Machine {
             false => vec![("best-effort share".to_string(), share)],
         };
         let cpu = |id: &u32| Cpu { id: *id, held: held.clone(), online: true };
-        Self { cpus: cpus.iter().map(cpu).collect(), domains, fit, takes_all: false }
+        Self { cpus: cpus.iter().map(cpu).collect(), domains, fit, takes_all: false, servers: None }
     }
 
     /// Notes that somebody else, such as SCHED_DEADLINE or SCHED_FIFO tasks, holds part of a CPU.

@@ -6,6 +6,7 @@
 //! beside it, where most is left, and takes nobody's place.
 
 mod items;
+mod ranked;
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -18,6 +19,8 @@ use crate::machine::{Domains, Fit, Machine};
 use crate::partition::Packing;
 use crate::semi::{Planner, SHARE_LEAST, Share};
 use crate::sporadic::Sporadic;
+
+use ranked::Ranked;
 
 pub use items::{Item, Layout, Of, Seat, items, lay_out, machine_of};
 
@@ -34,6 +37,8 @@ pub struct Demand {
     pub deadline: u64,
     /// CPUs it may use, below 64; `None` = all.
     pub cpus: Option<Vec<u32>>,
+    /// It goes before those that are not, where the order ranks; elsewhere that means nothing.
+    pub hard: bool,
 }
 
 impl Demand {
@@ -124,6 +129,8 @@ enum Taken {
     Whole(Vec<Flow>),
     /// Who has which share of which CPU, where reservations may be split.
     Parts(Planner),
+    /// Who is hard, and who is soft.
+    Ranked(Box<Ranked>),
 }
 
 /// A machine and the reservations on it.
@@ -198,6 +205,9 @@ impl Taken {
     /// Nothing yet; shares will be `least` ns at least.
     fn none(ground: &Ground, least: u64) -> Self {
         let Ground { machine, domains, offers } = ground;
+        if machine.servers.is_some() {
+            return Taken::Ranked(Box::new(Ranked::none(ground)));
+        }
         let Domains::Split { .. } = machine.domains else {
             return Taken::Whole(domains.iter().map(|_| Flow::new(offers.clone())).collect());
         };
@@ -210,6 +220,7 @@ impl Taken {
     fn take(&mut self, ground: &Ground, key: u64, demand: &Demand) -> Option<Place> {
         let flows = match self {
             Taken::Whole(flows) => flows,
+            Taken::Ranked(ranked) => return ranked.take(ground, key, demand),
             Taken::Parts(planner) => {
                 let shares = planner.place(key, &demand.sporadic(), ground.may(demand))?;
                 return Some(ground.parts(&shares));
@@ -236,6 +247,7 @@ impl Taken {
     /// The greatest load with this demand's affinity that fits; of one that does not fit itself.
     fn room(&mut self, ground: &Ground, demand: &Demand) -> Amount {
         match self {
+            Taken::Ranked(ranked) => ranked.room(ground, demand),
             Taken::Parts(planner) => {
                 let task = demand.sporadic();
                 let room = planner.room(&task, ground.may(demand)).min(demand.budget - 1);
@@ -300,6 +312,7 @@ impl Plan {
         match &mut self.taken {
             _ if !placed.fits => {}
             Taken::Parts(planner) => planner.remove(id.into()),
+            Taken::Ranked(ranked) => ranked.remove(id.into()),
             Taken::Whole(flows) => {
                 let of = self.ground.index(placed.at.domain).and_then(|index| flows.get_mut(index));
                 of.map(|flow| flow.remove(id.into()));
@@ -330,6 +343,22 @@ impl Plan {
 
     pub(crate) fn machine(&self) -> &Machine {
         &self.ground.machine
+    }
+
+    /// The heaviest load that may be soft for lateness to have a bound, where the order ranks.
+    pub(crate) fn lightest(&self) -> Option<Amount> {
+        match &self.taken {
+            Taken::Ranked(ranked) => Some(ranked.lightest()),
+            _ => None,
+        }
+    }
+
+    /// Whether best effort's servers, where it has any, fit on the CPUs without anybody else.
+    pub fn holds_servers(&self) -> bool {
+        match &self.taken {
+            Taken::Ranked(ranked) => ranked.drawn(),
+            _ => true,
+        }
     }
 
     /// Indices of the CPUs the demand may use.
@@ -380,6 +409,15 @@ impl Plan {
         let machine = &self.ground.machine;
         let online = machine.online();
         let whole = |domain, cpus| Place { domain, cpus, split: None };
+        if let Taken::Ranked(ranked) = &self.taken
+            && demand.hard
+        {
+            let one = |at: &&Place| (at.cpus & online).count_ones() == 1;
+            let may = self.ground.may(demand);
+            let there = |cpu: usize| may(cpu) && online >> machine.cpus[cpu].id & 1 == 1;
+            let cpu = ranked.emptiest(there).unwrap_or(0);
+            return at.filter(one).cloned().unwrap_or_else(|| whole(0, machine.mask(&[cpu])));
+        }
         // Under another policy its domain may be no more.
         let there = |at: &&Place| machine.domain_cpus(at.domain) & at.cpus == at.cpus;
         if let Some(at) = at.filter(|at| at.cpus & online != 0).filter(there) {

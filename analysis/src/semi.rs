@@ -211,10 +211,10 @@ impl Planner {
         if task.deadline > task.period {
             return None;
         }
-        let mut order: Vec<usize> = (0..self.cpus.len()).filter(|cpu| may(*cpu)).collect();
-        if self.fit == Packing::Worst {
-            order.sort_by_key(|cpu| self.cpus[*cpu].load);
-        }
+        let order: Vec<usize> = match self.fit {
+            Packing::Worst => self.emptiest(may),
+            _ => (0..self.cpus.len()).filter(|cpu| may(*cpu)).collect(),
+        };
         let whole = order.iter().copied().find(|cpu| self.cpus[*cpu].takes(task));
         let shares = match whole {
             Some(cpu) => vec![Share { cpu, wcet: task.wcet, begin: 0, window: task.deadline }],
@@ -227,6 +227,27 @@ impl Planner {
             self.cpus[share.cpu].put(name, &part);
         }
         Some(shares)
+    }
+
+    /// CPUs that `may` take a task, the least loaded first.
+    pub fn emptiest(&self, may: impl Fn(usize) -> bool) -> Vec<usize> {
+        let mut order: Vec<usize> = (0..self.cpus.len()).filter(|cpu| may(*cpu)).collect();
+        order.sort_by_key(|cpu| self.cpus[*cpu].load);
+        order
+    }
+
+    /// Places the task whole on this CPU, if it fits there; whether it does.
+    pub fn place_on(&mut self, name: u64, task: &Sporadic, cpu: usize) -> bool {
+        let fits = self.cpus[cpu].takes(task);
+        if fits {
+            self.cpus[cpu].put(name, task);
+        }
+        fits
+    }
+
+    /// The greatest execution time with which this CPU would take the task whole.
+    pub fn most_on(&mut self, cpu: usize, task: &Sporadic) -> u64 {
+        self.cpus[cpu].most(&Sporadic { wcet: task.deadline, ..*task }, task.deadline)
     }
 
     /// Puts the task on the least loaded CPU that `may` take it, though it does not fit; `None` if there is none.

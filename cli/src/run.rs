@@ -13,6 +13,7 @@ use onbeat_client::{Error, Grant, Params, Service};
 use onbeat_kernel::machine::{format_cpus, parse_cpus};
 use onbeat_model::policy::Policy;
 use onbeat_model::protocol::{self, Request, Response};
+use onbeat_model::rank::Rank;
 use onbeat_model::units::{format_duration, parse_duration};
 use serde::Serialize;
 
@@ -57,6 +58,9 @@ pub struct Options {
     /// Group that serves it, see `onbeat group` [default: none]
     #[arg(long, value_name = "NAME")]
     group: Option<String>,
+    /// Class, hard or soft, under a policy that ranks, such as edf-hsb-ns [default: soft]
+    #[arg(long, value_name = "CLASS")]
+    class: Option<Rank>,
     /// Purse that it takes from, too, see `onbeat purse` [default: none]
     #[arg(long, value_name = "NAME")]
     purse: Option<String>,
@@ -123,6 +127,9 @@ impl Options {
         }
         if let Some(group) = &self.group {
             params = params.in_group(group);
+        }
+        if let Some(class) = self.class {
+            params = params.of_class(class);
         }
         if let Some(purse) = &self.purse {
             params = params.from_purse(purse);

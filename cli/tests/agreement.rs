@@ -148,6 +148,7 @@ fn entry(k: u32, period: u64, budget: u64, offset: u64, overrun: u64) -> TaskEnt
         marks: false,
         user: None,
         value: None,
+        class: None,
         group: None,
         purse: None,
         threads: 1,
@@ -196,7 +197,8 @@ fn fits(tasks: &[TaskEntry], cpus: u32, order: Order) -> bool {
     let mut plan = Plan::new(Machine::under(order, cpus, clusters(cpus), Fraction::new(1, 20)));
     (0..).zip(tasks).all(|(id, task)| {
         let (budget, period, deadline) = (task.budget.unwrap_or(0), task.period, task.deadline);
-        let demand = Demand { name: String::new(), budget, period, deadline, cpus: None };
+        let demand =
+            Demand { name: String::new(), budget, period, deadline, cpus: None, hard: false };
         plan.fit(id, &demand).is_some()
     })
 }

@@ -107,6 +107,7 @@ fn granted(set: &TaskSet, policy: &CorePolicy) -> Vec<Option<Reservation>> {
     let engine = Notes { made: Rc::default(), cpus: set.cpus };
     let settings = Settings {
         best_effort_share: set.best_effort_share,
+        servers: set.servers(),
         user_share: Fraction::from_integer(1),
         ..Settings::whole(policy.order, policy.server, set.cpus, set.clusters)
     };
@@ -121,6 +122,7 @@ fn granted(set: &TaskSet, policy: &CorePolicy) -> Vec<Option<Reservation>> {
             cpus: copy.spec.affinity.clone(),
             marks: copy.spec.marks,
             value: None,
+            class: None,
             group: None,
             purse: None,
             set: None,
@@ -157,6 +159,7 @@ fn any_set() -> impl Strategy<Value = TaskSet> {
                     marks,
                     user: None,
                     value: None,
+                    class: None,
                     group: None,
                     purse: None,
                     threads: 1,

@@ -4,6 +4,7 @@
 use onbeat_model::protocol::{
     self, ProtocolError, RESPONSE_BYTES, Refusal, Request, Reserve, Response,
 };
+use onbeat_model::rank::Rank;
 use std::io::{self, BufReader};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
@@ -76,6 +77,7 @@ pub struct Params {
     cpus: Option<Vec<u32>>,
     marks: bool,
     value: Option<u64>,
+    class: Option<Rank>,
     group: Option<String>,
     purse: Option<String>,
     set: Option<String>,
@@ -84,9 +86,9 @@ pub struct Params {
 impl Params {
     /// `budget` ns of CPU time in every `period` ns.
     pub fn new(budget: u64, period: u64) -> Self {
-        let (deadline, cpus, value) = (None, None, None);
+        let (deadline, cpus, value, class) = (None, None, None, None);
         let (group, purse, set) = (None, None, None);
-        Self { budget, period, deadline, cpus, marks: false, value, group, purse, set }
+        Self { budget, period, deadline, cpus, marks: false, value, class, group, purse, set }
     }
 
     /// With a relative deadline (ns) other than the period.
@@ -111,6 +113,12 @@ impl Params {
     /// what the budget is in ms.
     pub fn worth(mut self, value: u64) -> Self {
         self.value = Some(value);
+        self
+    }
+
+    /// Of this class, to policies that rank (`edf-hsb-ns`); without it, soft there.
+    pub fn of_class(mut self, class: Rank) -> Self {
+        self.class = Some(class);
         self
     }
 
@@ -150,6 +158,7 @@ impl Params {
             cpus: self.cpus.clone(),
             marks: self.marks,
             value: self.value,
+            class: self.class,
             group: self.group.clone(),
             purse: self.purse.clone(),
             set: self.set.clone(),

@@ -37,11 +37,12 @@ OB_INLINE int ob_server_goes_on(ob_server_p sv, u64 now)
 }
 
 /*
- * The same beside split servers, while s lies ahead. Their CPU was tested for sporadic tasks,
- * exactly (Baruah, Rosier and Howell 1990), and the rule above asks for more in intervals below P.
- * So what is left after a sleep is due P later, and a new budget s + P: each part of a budget has P
- * of time, and no two whole ones begin within P. What is taken early at a deadline that is due
- * later harms nobody, so budgets come no later for that: `shift` is by how much s is.
+ * The same beside split servers and for hard ones, while s lies ahead. Their CPU was tested for
+ * sporadic tasks, exactly (Baruah, Rosier and Howell 1990), and the rule above asks for more in
+ * intervals below P. So what is left after a sleep is due P later, and a new budget s + P: each
+ * part of a budget has P of time, and no two whole ones begin within P. What is taken early at a
+ * deadline that is due later harms nobody, so budgets come no later for that: `shift` is by how
+ * much s is.
  */
 OB_FN void ob_whole_sporadic(ob_p ob OB_ARG, ob_server_p sv OB_ARG, u64 now)
 {
@@ -63,7 +64,7 @@ OB_FN void ob_whole_sporadic(ob_p ob OB_ARG, ob_server_p sv OB_ARG, u64 now)
 
 OB_INLINE void ob_whole_take_up(ob_p ob, ob_server_p sv, u64 now)
 {
-	if (sv->s > now && sv->domain->split) {
+	if (sv->s > now && (sv->domain->split || sv->hard)) {
 		ob_whole_sporadic(ob, sv, now);
 	} else if (sv->s <= now || (sv->e >= 0 && ob_server_spares(sv, sv->s - now, (u64)sv->e))) {
 		sv->shift = 0;

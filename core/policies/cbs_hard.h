@@ -27,5 +27,8 @@ OB_INLINE void ob_cbs_hard_completed(ob_p ob, ob_server_p sv, u64 now)
 OB_INLINE void ob_cbs_hard_replenished(ob_p ob, ob_server_p sv, u64 now)
 {
 	ob_place_renew(ob, sv, now);
+	/* A late one that keeps its deadline catches up: without that there is no bound. */
+	if (ob_order_ranks(sv) && sv->s + OB_HSB_LATE > now)
+		return;
 	ob_place_late(ob, sv, now);
 }

@@ -93,7 +93,7 @@ mod tests {
     use super::*;
 
     fn demand(budget: u64, period: u64) -> Demand {
-        Demand { name: "x".into(), budget, period, deadline: period, cpus: None }
+        Demand { name: "x".into(), budget, period, deadline: period, cpus: None, hard: false }
     }
 
     fn yes(_: &Demand) -> Result<Place, Box<Refusal>> {

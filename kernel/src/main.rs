@@ -28,6 +28,7 @@ use onbeat_kernel::system::{Proc, System, Watch};
 use onbeat_model::others::Others;
 use onbeat_model::policy::{DEFAULT_SHARE, Order, Policy, Server, Sets, Splits};
 use onbeat_model::protocol::{Request, Response};
+use onbeat_model::rank::Servers;
 use onbeat_model::taskset::DEFAULT_SET;
 use onbeat_model::units::{Fraction, format_percent, parse_duration, parse_percent};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -78,6 +79,10 @@ struct Options {
     /// Order of best-effort work among itself; `onbeat policies` lists them
     #[arg(long, default_value_t, value_name = "ORDER")]
     best_effort: Others,
+    /// Servers of best effort under a policy that ranks, such as edf-hsb-ns: how many, COUNT:BUDGET:PERIOD
+    /// [default: one for each CPU, 5ms every 50ms]
+    #[arg(long, value_name = "SERVERS")]
+    best_effort_servers: Option<Servers>,
     /// Where to listen for requests
     #[arg(long, default_value = "/run/onbeat/control.sock", value_name = "PATH")]
     socket: PathBuf,
@@ -163,6 +168,7 @@ fn run(options: &Options) -> Result<ExitCode> {
         Some(pid) => Some(Proc.watch(pid).with_context(|| format!("--with {pid}"))?),
         None => None,
     };
+    sets[0].check_servers().map_err(anyhow::Error::msg)?;
     let socket = Socket::bind(&options.socket)?;
     let greeter = socket.greet()?;
     // One for each reservation, whose process is watched.
@@ -183,6 +189,7 @@ fn run(options: &Options) -> Result<ExitCode> {
         hard: kind(sets[0].hard()),
         any: rights.servers.is_empty(),
         whole: rights.whole,
+        draws: sets[0].order.key.ranks(),
         verbose,
         costs,
         watchdog,
@@ -214,7 +221,9 @@ fn run(options: &Options) -> Result<ExitCode> {
         let stop = Arc::clone(&signals.stop);
         std::thread::spawn(move || stats::monitor(interval, &stop));
     }
-    let mut service = Service::new(Book::of(scheduler, Proc, sets, rights), socket);
+    let mut book = Book::of(scheduler, Proc, sets, rights);
+    book.draw()?;
+    let mut service = Service::new(book, socket);
     for (stream, uid) in greeter.end() {
         service.welcome(stream, uid);
     }
@@ -510,6 +519,7 @@ fn settings(options: &Options) -> Result<Vec<Settings>> {
     let whole = Settings {
         usable,
         best_effort_share: percent("best-effort-share", &options.best_effort_share, 90)?,
+        servers: options.best_effort_servers.unwrap_or(Servers::each(usable.count_ones())),
         user_share: percent("max-share", &options.max_share, 100)?,
         ..Settings::whole(order, server, cpus, options.clusters)
     };
@@ -528,6 +538,13 @@ fn settings(options: &Options) -> Result<Vec<Settings>> {
     if rest != 0 {
         sets.insert(0, Settings { set: rest, ..whole });
     }
+    if let (Some(ranks), true) = (sets.iter().find(|s| s.order.key.ranks()), sets.len() > 1) {
+        let policy = ranks.policy();
+        bail!(
+            "{policy} serves all CPUs: leave --set out, or choose another policy for {}",
+            ranks.name
+        );
+    }
     for set in &sets {
         let (clusters, count) = (set.clusters, set.set.count_ones());
         if set.order.sets == Sets::Clustered && (clusters == 0 || !count.is_multiple_of(clusters)) {
@@ -540,7 +557,7 @@ fn settings(options: &Options) -> Result<Vec<Settings>> {
 fn layout(options: &Options, sets: &[Settings]) -> Result<Layout> {
     let online = machine::online().map_err(anyhow::Error::msg)?;
     // The core counts in thousandths; rounded up, so that the guarantee is kept.
-    let share = sets[0].best_effort_share;
+    let share = sets[0].order.share(sets[0].best_effort_share);
     let permille = (share * 1000).ceil().to_integer();
     let room = options.event_room;
     if !(1024..=1 << 27).contains(&room) {

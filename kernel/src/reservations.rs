@@ -9,6 +9,7 @@ use onbeat_analysis::plan::{Demand, Place};
 use onbeat_model::others::Others;
 use onbeat_model::policy::{CORE, Server};
 use onbeat_model::protocol::{self, Refusal, Request, Reserve, Response};
+use onbeat_model::rank::Rank;
 use onbeat_model::taskset::VALUE;
 use onbeat_model::units::{HOUR, US, format_duration};
 
@@ -26,6 +27,7 @@ mod ends;
 mod groups;
 mod needs;
 mod purses;
+mod ranks;
 mod rooms;
 mod swap;
 
@@ -248,6 +250,7 @@ impl<E: Engine, S: System> Book<E, S> {
         let (watch, affinity) = self.examine(peer, r.pid)?;
         let room = self.room_for(r, affinity, within)?;
         self.check_length(peer, r, room, self.rooms[room].settings.server)?;
+        self.check_class(r, room)?;
         self.purse_named(peer, r.purse.as_deref(), room)?;
         let lives = |h: &&Held| {
             let gone = h.watch.as_ref().is_none_or(|watch| self.system.gone(watch));
@@ -403,6 +406,7 @@ impl<E: Engine, S: System> Book<E, S> {
             period: r.period_ns,
             deadline: r.deadline(),
             cpus: (cpus != all & settings.set).then(|| cpus_of(cpus)),
+            hard: r.class == Some(Rank::Hard),
         })
     }
 
@@ -443,6 +447,8 @@ impl<E: Engine, S: System> Book<E, S> {
             marks: r.marks,
             value: r.value.unwrap_or(0) * VALUE,
             account: self.account_within(peer, within)?,
+            hard: demand.hard,
+            draws: false,
             group: false,
             within,
             purse: self.purse_named(peer, r.purse.as_deref(), room)?,

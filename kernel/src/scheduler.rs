@@ -62,6 +62,10 @@ pub struct Reservation {
     pub value: u64,
     /// Whose account it counts on; `None`: on nobody's, as what is in a group takes nothing but the group's time.
     pub account: Option<Limit>,
+    /// It goes before those that are not, where the order ranks.
+    pub hard: bool,
+    /// It serves best effort, not threads of its own.
+    pub draws: bool,
     /// It serves reservations, not threads.
     pub group: bool,
     /// The group it is a member of.
@@ -101,6 +105,8 @@ pub struct Loading {
     pub any: bool,
     /// None is ever split over several CPUs.
     pub whole: bool,
+    /// Some serve best effort.
+    pub draws: bool,
     /// Tells what the verifier says.
     pub verbose: bool,
     /// Keeps account of what it costs.
@@ -116,7 +122,7 @@ impl<'a> Scheduler<'a> {
     /// The kernel lacks something, another scheduler runs, or privileges are missing.
     pub fn start(
         layout: &Layout,
-        Loading { kind, hard, any, whole, verbose, costs, watchdog }: Loading,
+        Loading { kind, hard, any, whole, draws, verbose, costs, watchdog }: Loading,
         object: &'a mut MaybeUninit<OpenObject>,
     ) -> Result<Scheduler<'a>> {
         scx_utils::try_set_rlimit_infinity();
@@ -134,6 +140,7 @@ impl<'a> Scheduler<'a> {
         rodata.hard_kind = hard;
         rodata.any_kind = any;
         rodata.all_whole = whole;
+        rodata.some_draw = draws;
         rodata.tracing = layout.ring > 0;
         rodata.measuring = costs;
         rodata.weights = std::array::from_fn(|i| weight(i as i32 - 20));
@@ -236,6 +243,8 @@ impl<'a> Scheduler<'a> {
             order: r.order,
             marks: r.marks.into(),
             value: r.value,
+            hard: r.hard.into(),
+            draws: r.draws.into(),
             group: r.group.into(),
             purse: r.purse.map_or(0, |slot| slot as u32 + 1),
             ..terms(&r.place)

@@ -2,9 +2,11 @@
 //! What the service was started with, and what follows from it for the core and for admission.
 
 use onbeat_analysis::machine::Machine;
+use onbeat_analysis::plan::Plan;
 use onbeat_model::policy::{DEFAULT_SHARE, Order, Policy, Server, Splits};
+use onbeat_model::rank::{FLOOR, Servers};
 use onbeat_model::taskset::DEFAULT_SET;
-use onbeat_model::units::Fraction;
+use onbeat_model::units::{Fraction, format_percent};
 
 use crate::machine::cpus_of;
 use crate::system::Above;
@@ -34,6 +36,8 @@ pub struct Settings {
     pub usable: u64,
     /// Best effort's share of every CPU.
     pub best_effort_share: Fraction,
+    /// Best effort's servers, where the order ranks.
+    pub servers: Servers,
     /// What one ordinary user may hold, of the usable CPUs' total.
     pub user_share: Fraction,
 }
@@ -51,6 +55,7 @@ impl Settings {
             clusters,
             usable: all,
             best_effort_share: DEFAULT_SHARE,
+            servers: Servers::each(cpus),
             user_share: Fraction::new(1, 2),
         }
     }
@@ -63,6 +68,23 @@ impl Settings {
     /// Whether what is admitted gets its budget in time whatever others do.
     pub fn isolates(&self) -> bool {
         self.server.isolates() && self.order.isolates()
+    }
+
+    /// Whether best effort's servers, where the order ranks, fit on the CPUs.
+    ///
+    /// # Errors
+    /// They do not: what to write instead.
+    pub fn check_servers(&self) -> Result<(), String> {
+        let all = u64::MAX >> (64 - self.cpus);
+        if Plan::new(self.machine(all, &Above::default())).holds_servers() {
+            return Ok(());
+        }
+        let (servers, cpus) = (self.servers, self.usable.count_ones());
+        Err(format!(
+            "best effort's servers, {servers}, do not fit on {cpus} CPUs: together they may have these less {}, and \
+             with m > 1 CPUs one less than m / (2m - 2); choose fewer, smaller budgets or longer periods",
+            format_percent(FLOOR)
+        ))
     }
 
     /// Name of the policy.
@@ -85,8 +107,7 @@ impl Settings {
     /// The rule that a group may have for its budget beside the policy's own: nothing beyond it, so that the rest is
     /// surely others'. The kernel side is loaded with these two alone.
     pub fn hard(&self) -> Server {
-        let hard = Server::ALL.iter().find(|server| server.rests() && server.isolates());
-        *hard.expect("the registry has a server that rests")
+        Server::hard()
     }
 
     /// Number of the order in the core.
@@ -98,7 +119,8 @@ impl Settings {
     /// cannot be reserved is held by somebody.
     pub fn machine(&self, online: u64, above: &Above) -> Machine {
         let cpus = cpus_of(self.set & u64::MAX >> (64 - self.cpus.clamp(1, 64)));
-        let mut machine = Machine::of(self.order, &cpus, self.clusters, self.best_effort_share);
+        let machine = Machine::of(self.order, &cpus, self.clusters, self.best_effort_share);
+        let mut machine = machine.drawing(self.servers);
         for cpu in cpus {
             if online >> cpu & 1 == 0 {
                 machine.offline(cpu);

@@ -4,6 +4,7 @@
 //! - [`units`]: durations and percentages as people write them, exact.
 //! - [`taskset`]: the task-set file; [`workgen`]: the execution times it stands for.
 //! - [`policy`]: which scheduling policies have a name.
+//! - [`rank`]: hard and soft reservations, servers of best effort.
 //! - [`others`]: in which order best-effort work is served.
 //! - [`numbers`]: numbers of the core that all rooms keep to.
 //! - [`event`], [`run`]: what every world records; [`metrics`]: what the records amount to.
@@ -19,6 +20,7 @@ pub mod numbers;
 pub mod others;
 pub mod policy;
 pub mod protocol;
+pub mod rank;
 pub mod run;
 pub mod taskset;
 pub mod units;

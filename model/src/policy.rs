@@ -14,8 +14,8 @@ use crate::units::Fraction;
 use serde::{Deserialize, Serialize};
 
 macro_rules! keys {
-    ($($variant:ident $name:literal $deadlines:literal $laxity:literal $chooses:literal $isolates:literal
-        $about:literal,)*) => {
+    ($($variant:ident $name:literal $deadlines:literal $laxity:literal $chooses:literal $ranks:literal
+        $isolates:literal $about:literal,)*) => {
         /// What goes first in a queue: one for each line of the core's registry of orders.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
         pub enum Key {
@@ -58,6 +58,14 @@ macro_rules! keys {
             pub fn chooses(self) -> bool {
                 match self {
                     $(Key::$variant => $chooses,)*
+                }
+            }
+
+            /// Whether hard reservations go before soft ones, and best effort has servers among these: such an order
+            /// has one queue for all CPUs.
+            pub fn ranks(self) -> bool {
+                match self {
+                    $(Key::$variant => $ranks,)*
                 }
             }
 
@@ -148,10 +156,12 @@ impl Order {
         Order { key, sets, splits: Splits::Never }
     }
 
-    /// All: every key on every set of CPUs, then those that split, whose windows are tested for EDF.
+    /// All: every key on every set of CPUs, one that ranks on all of them, then those that split, whose windows are
+    /// tested for EDF.
     pub fn all() -> impl Iterator<Item = Order> {
         let sets = |key: &Key| Sets::ALL.map(|sets| Order::whole(*key, sets));
-        Key::ALL.iter().flat_map(sets).chain([Order::EDF_WM, Order::EDF_WMR])
+        let goes = |order: &Order| !order.key.ranks() || order.sets == Sets::Global;
+        Key::ALL.iter().flat_map(sets).filter(goes).chain([Order::EDF_WM, Order::EDF_WMR])
     }
 
     /// Its name, made of its parts but for names older than that.
@@ -197,6 +207,12 @@ impl Order {
             Sets::Clustered => clusters.clamp(1, cpus),
             Sets::Partitioned => cpus,
         }
+    }
+
+    /// What of each CPU best effort keeps as its own share, of `asked`: where it has servers, at most
+    /// [`crate::rank::FLOOR`].
+    pub fn share(self, asked: Fraction) -> Fraction {
+        if self.key.ranks() { asked.min(crate::rank::FLOOR) } else { asked }
     }
 
     /// The core's number of its key.
@@ -264,6 +280,17 @@ macro_rules! servers {
 }
 include!(concat!(env!("OUT_DIR"), "/servers.rs"));
 
+impl Server {
+    /// The one that isolates and gives nothing beyond the budget.
+    ///
+    /// # Panics
+    /// The registry has none.
+    pub fn hard() -> Server {
+        let hard = Server::ALL.iter().find(|server| server.rests() && server.isolates());
+        *hard.expect("the registry has a server that rests")
+    }
+}
+
 /// A policy of the core: an order and a server.
 #[derive(Debug, Clone, Copy)]
 pub struct CorePolicy {
@@ -300,7 +327,7 @@ pub const DEFAULT: &str = "g-edzl+cbs-predict";
 pub const DEFAULT_SHARE: Fraction = Fraction::new_raw(1, 20);
 
 /// Other names for policies of [`CORE`].
-pub const ALIASES: [(&str, &str); 1] = [("fcbs", "g-edf+fcbs")];
+pub const ALIASES: [(&str, &str); 2] = [("fcbs", "g-edf+fcbs"), ("edf-hsb-ns", "g-hsb+cbs-hard")];
 
 /// What the kernel brings itself; only the lab and live systems have these.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -398,6 +425,14 @@ impl Policy {
     pub fn core(&self) -> Option<&'static CorePolicy> {
         let Policy::Core { order, server } = self else { return None };
         CORE.iter().find(|p| (p.order, p.server) == (*order, *server))
+    }
+
+    /// Its order, if it is one of Onbeat's own.
+    pub fn order(&self) -> Option<Order> {
+        match self {
+            Policy::Core { order, .. } => Some(*order),
+            _ => None,
+        }
     }
 
     /// Whether it is one of Onbeat's own, which run in every world.
@@ -499,7 +534,9 @@ mod tests {
 
     #[test]
     fn every_key_goes_with_every_set_of_cpus_and_every_server_and_old_names_stay() {
-        assert_eq!(CORE.len(), (Key::ALL.len() * Sets::ALL.len() + 2) * Server::ALL.len());
+        let sets = |key: &Key| if key.ranks() { 1 } else { Sets::ALL.len() };
+        let orders = Key::ALL.iter().map(sets).sum::<usize>() + 2;
+        assert_eq!(CORE.len(), orders * Server::ALL.len());
         for name in ["p-rm+cbs-hard", "c-edzl+fcbs", "c-fifo", "p-edzl+cbs-predict"] {
             assert_eq!(name.parse::<Policy>().unwrap().to_string(), name);
         }

@@ -10,6 +10,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
+use crate::rank::Rank;
 use crate::taskset::{Segment, limits};
 use crate::units::{Fraction, clip, format_duration, format_percent};
 
@@ -81,6 +82,9 @@ pub struct Reserve {
     /// What a job is worth that ends in time, to policies that choose; what its budget is in ms if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub value: Option<u64>,
+    /// Its class, to policies that rank; soft there if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub class: Option<Rank>,
     /// Name of the group that serves it; absent: none does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub group: Option<String>,
@@ -178,6 +182,7 @@ impl Group {
             cpus: self.cpus.clone(),
             marks: false,
             value: None,
+            class: None,
             group: self.group.clone(),
             purse: self.purse.clone(),
             set: self.set.clone(),
@@ -570,6 +575,7 @@ mod tests {
             cpus: None,
             marks: false,
             value: None,
+            class: None,
             group: None,
             purse: None,
             set: None,

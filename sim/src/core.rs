@@ -145,18 +145,18 @@ impl Core {
 
     /// Gives task `i`, asleep, reservation number `i`.
     pub fn reserve(&mut self, i: usize, r: &Reservation) {
-        self.make(i, r, false, None);
+        self.make(i, r, [false, false], None);
         self.join(i, i);
     }
 
     /// Gives task `i`, asleep, reservation number `i`, a member of group number `group`.
     pub fn reserve_in(&mut self, i: usize, r: &Reservation, group: usize) {
-        self.make(i, r, false, Some(group));
+        self.make(i, r, [false, false], Some(group));
         self.join(i, i);
     }
 
-    /// Room for `count` groups beside the tasks' reservations; before there is any of these. The first has the number
-    /// of tasks as its own.
+    /// Room for `count` groups and servers that draw beside the tasks' reservations; before there is any of these. The
+    /// first has the number of tasks as its own.
     pub fn groups(&mut self, count: usize) {
         self.servers = vec![ffi::ob_server::default(); self.tasks.len() + count].into();
     }
@@ -167,7 +167,7 @@ impl Core {
     /// # Panics
     /// More than `OB_MAX_GROUPS` groups, or more than `OB_DEPTH` one in the other: callers check their input.
     pub fn group(&mut self, i: usize, r: &Reservation, within: Option<usize>) {
-        self.make(i, r, true, within);
+        self.make(i, r, [true, false], within);
     }
 
     /// Makes purse `slot`, a part of purse `within` if one is named, whose cycles of `period` ns begin at time 0. Each
@@ -199,8 +199,15 @@ impl Core {
         self.servers[i].purse = &raw mut self.ob.purse[slot];
     }
 
-    fn make(&mut self, i: usize, r: &Reservation, group: bool, within: Option<usize>) {
-        let mut terms = ffi::ob_terms { group: group.into(), ..r.terms() };
+    /// Makes reservation `i`: whether it serves reservations, whether it serves best effort.
+    fn make(
+        &mut self,
+        i: usize,
+        r: &Reservation,
+        [group, draws]: [bool; 2],
+        within: Option<usize>,
+    ) {
+        let mut terms = ffi::ob_terms { group: group.into(), draws: draws.into(), ..r.terms() };
         let up = within.map_or(std::ptr::null_mut(), |up| &raw mut self.servers[up]);
         let (ob, sv) = (self.ob(), &raw mut self.servers[i]);
         // SAFETY: a server of ours that no task uses yet, and a group, if any, that has been made.
@@ -208,7 +215,7 @@ impl Core {
             (*sv).id = i as u32;
             ffi::onbeat_make(ob, sv, &raw mut terms, up, 0)
         };
-        assert_ne!(made, 0, "too many groups, or too deep");
+        assert_ne!(made, 0, "too many groups or servers that draw, or too deep");
     }
 
     /// Reservation `i` counts on account `id`, below `OB_MAX_ACCOUNTS`: together its reservations may take `rate` ahead
@@ -223,6 +230,19 @@ impl Core {
     /// where nobody says so, its budget in ns.
     pub fn value(&mut self, i: usize, value: u64) {
         self.servers[i].value = value;
+    }
+
+    /// Reservation `i`, which has no job yet, goes before those that are not hard, where the order ranks.
+    pub fn hard(&mut self, i: usize) {
+        self.servers[i].hard = 1;
+    }
+
+    /// Reservation `i`, which no task has, serves best effort.
+    ///
+    /// # Panics
+    /// There are as many as `OB_MAX_CPUS`: callers check their input.
+    pub fn draw(&mut self, i: usize, r: &Reservation) {
+        self.make(i, r, [false, true], None);
     }
 
     /// How often a queue held too many reservations for an order that chooses, and went by deadline.

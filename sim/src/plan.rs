@@ -7,6 +7,7 @@ use onbeat_analysis::plan::{Seat, lay_out};
 use onbeat_analysis::semi::SHARE_LEAST;
 use onbeat_core::ffi;
 use onbeat_model::policy::{CorePolicy, Order, Server};
+use onbeat_model::rank::Servers;
 use onbeat_model::run::{Platform, Run, TaskInfo, World};
 use onbeat_model::taskset::{GRACE, TaskCopy, TaskSet};
 use onbeat_model::units::format_duration;
@@ -212,4 +213,20 @@ fn planned(set: &TaskSet, policy: &CorePolicy, share_least: u64) -> Planned {
     };
     let tasks = set.copies().zip(layout.copies).map(one).collect();
     Planned { groups: groups.collect(), tasks }
+}
+
+/// One of best effort's servers, which may use all of `cpus`, a domain. Its budget is enforced whatever the policy's
+/// server.
+fn drawn(servers: &Servers, policy: &CorePolicy, cpus: u64) -> Reservation {
+    Reservation {
+        budget: servers.budget,
+        period: servers.period,
+        deadline: servers.period,
+        cpus,
+        domain: cpus.trailing_zeros(),
+        kind: kind(Server::hard()),
+        order: policy.order.number(),
+        marks: false,
+        split: None,
+    }
 }

@@ -190,6 +190,7 @@ fn set_of(case: &Case) -> TaskSet {
         marks: task.marks,
         user: None,
         value: None,
+        class: None,
         group: None,
         purse: None,
         threads: 1,
@@ -220,6 +221,7 @@ fn set_of(case: &Case) -> TaskSet {
             count: case.best_effort as u32,
             nice: 0,
             order: Others::default(),
+            servers: None,
         }),
     }
 }

@@ -18,7 +18,14 @@ fn book(cpus: u32, best_effort: Fraction, domains: Domains, fit: Fit) -> Admissi
 }
 
 fn demand(budget: u64, period: u64) -> Demand {
-    Demand { name: format!("{budget}/{period}"), budget, period, deadline: period, cpus: None }
+    Demand {
+        name: format!("{budget}/{period}"),
+        budget,
+        period,
+        deadline: period,
+        cpus: None,
+        hard: false,
+    }
 }
 
 fn on(cpus: &[u32], budget: u64, period: u64) -> Demand {

@@ -15,6 +15,7 @@ pub mod ff_dbf;
 pub mod fixed;
 pub mod gel;
 pub mod gfb;
+pub mod hsb;
 pub mod rta;
 pub mod tardiness;
 pub mod union;

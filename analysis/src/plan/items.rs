@@ -3,6 +3,7 @@
 //! where their group goes.
 
 use onbeat_model::policy::CorePolicy;
+use onbeat_model::rank::Rank;
 use onbeat_model::taskset::{Part, TaskCopy, TaskSet};
 
 use super::{Demand, Place, Plan};
@@ -94,6 +95,7 @@ pub fn items(set: &TaskSet, machine: &Machine) -> Vec<Item> {
             period: group.period,
             deadline: group.deadline.min(group.period),
             cpus: (!everywhere).then(list),
+            hard: false,
         };
         Item { of: Of::Group(g), id: (copies.len() + g) as u32, demand, members }
     };
@@ -104,6 +106,7 @@ pub fn items(set: &TaskSet, machine: &Machine) -> Vec<Item> {
             period: copy.spec.period,
             deadline: copy.spec.deadline.min(copy.spec.period),
             cpus: copy.spec.affinity.clone(),
+            hard: copy.spec.class == Some(Rank::Hard),
         };
         Some(Item { of: Of::Copy(i), id: i as u32, demand, members: Vec::new() })
     };
@@ -170,7 +173,7 @@ impl Plan {
 pub fn machine_of(set: &TaskSet, part: &Part, played: &CorePolicy) -> Machine {
     let cpus: Vec<u32> = (0..set.cpus).filter(|cpu| part.cpus >> cpu & 1 == 1).collect();
     let order = set.policy_of(part, played).order;
-    Machine::of(order, &cpus, part.clusters, set.best_effort_share)
+    Machine::of(order, &cpus, part.clusters, set.best_effort_share).drawing(set.servers())
 }
 
 /// Where all reservations of `set` are served, each in its part of the CPUs ([`TaskSet::parts`]), where `played` serves
@@ -315,6 +318,7 @@ mod tests {
                     period: spec.period,
                     deadline: spec.deadline,
                     cpus: spec.affinity.clone(),
+                    hard: false,
                 });
                 copies.push(Some(Seat { at, fits }));
             }

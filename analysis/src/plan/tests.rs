@@ -10,7 +10,7 @@ use crate::admission::Admission;
 const US: u64 = 1_000;
 
 fn demand(budget: u64, period: u64) -> Demand {
-    Demand { name: String::new(), budget, period, deadline: period, cpus: None }
+    Demand { name: String::new(), budget, period, deadline: period, cpus: None, hard: false }
 }
 
 fn machine(order: Order, cpus: u32) -> Machine {

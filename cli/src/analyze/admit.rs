@@ -41,6 +41,7 @@ pub fn admit(set: &TaskSet, policy: &str) -> Result<Admitted> {
         let settings = Settings {
             set: part.cpus,
             best_effort_share: set.best_effort_share,
+            servers: set.servers(),
             user_share: Fraction::from_integer(1),
             ..Settings::whole(of.order, of.server, set.cpus, part.clusters)
         };

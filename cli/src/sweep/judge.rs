@@ -127,6 +127,7 @@ impl Played {
             marks: true,
             user: None,
             value: None,
+            class: None,
             group: None,
             purse: None,
             threads: 1,

@@ -150,8 +150,10 @@ static __noinline int release(struct shell_release *arg)
 		s32 result = -EBUSY;
 
 		sv = &shell->servers[id];
-		sv->used = 2;
-		if (!sv->threads) {
+		/* What draws stays as long as the scheduler does. */
+		if (!sv->draws)
+			sv->used = 2;
+		if (!sv->threads && !sv->draws) {
 			/* Sleeping does not end the job of a program that marks its jobs. */
 			if (sv->state)
 				ob_server_end(&shell->ob, sv, now);

@@ -64,6 +64,8 @@ impl<E: Engine, S: System> Book<E, S> {
             marks: false,
             value: 0,
             account: self.account_within(peer, within)?,
+            hard: false,
+            draws: false,
             group: true,
             within,
             purse: self.purse_named(peer, g.purse.as_deref(), room)?,

@@ -86,6 +86,15 @@ impl<E: Engine, S: System> Book<E, S> {
             );
         };
         let is = Settings { order, server, ..was.clone() };
+        if is.order.key.ranks() != was.order.key.ranks() {
+            return problem(
+                format!(
+                    "{named} cannot take over from {}: only one of them ranks, and has servers for best effort",
+                    was.policy()
+                ),
+                "choose another, or start scx_onbeat with --policy",
+            );
+        }
         if !is.isolates() && !self.rights.no_isolation {
             return problem(
                 format!("{named} does not isolate: reservations can be late because of others"),

@@ -229,6 +229,7 @@ fn ask(pid: u32, budget_ms: u64, period_ms: u64) -> Request {
         cpus: None,
         marks: false,
         value: None,
+        class: None,
         group: None,
         purse: None,
         set: None,

@@ -327,6 +327,7 @@ fn what_the_scheduler_has_no_room_for_is_an_error_not_a_grant() {
         cpus: None,
         marks: false,
         value: None,
+        class: None,
         group: None,
         purse: None,
         set: None,

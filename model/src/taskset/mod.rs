@@ -6,6 +6,7 @@ mod group;
 mod load;
 mod parse;
 mod purse;
+mod rank;
 mod sections;
 mod sets;
 mod table;
@@ -29,6 +30,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::others::Others;
 use crate::policy::Policy;
+use crate::rank::{Rank, Servers};
 use crate::units::{Fraction, HOUR, MS, SEC, US};
 
 /// What a file may ask for at most, and why there is a limit at all: a mistake should be named, not simulated.
@@ -176,6 +178,9 @@ pub struct TaskEntry {
     /// What a job is worth that ends in time, from 1 to [`limits::VALUE`]; `None` = what its budget is in ms.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub value: Option<u64>,
+    /// Its class, to policies that rank; `None` = soft there. Such a task has a budget and is in no group.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub class: Option<Rank>,
     /// Index of the group it is part of in [`TaskSet::groups`]; such a task has a budget.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub group: Option<usize>,
@@ -286,6 +291,9 @@ pub struct BestEffort {
     /// In which order everything without a reservation is served among itself.
     #[serde(default)]
     pub order: Others,
+    /// What serves it among the soft reservations, to policies that rank; `None` = [`Servers::each`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub servers: Option<Servers>,
 }
 
 /// One periodic task: a copy of an entry.
@@ -379,6 +387,11 @@ impl TaskSet {
     /// Number of CPU-bound best-effort processes.
     pub fn best_effort_count(&self) -> u32 {
         self.best_effort.map_or(0, |b| b.count)
+    }
+
+    /// What serves best effort where the policy ranks.
+    pub fn servers(&self) -> Servers {
+        self.best_effort.and_then(|b| b.servers).unwrap_or(Servers::each(self.cpus))
     }
 
     /// In which order everything without a reservation is served.

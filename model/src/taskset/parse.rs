@@ -9,7 +9,7 @@ use toml::de::DeTable;
 use super::table::{self, At, Fault, Table, fault};
 use super::{
     BestEffort, CpuSet, Group, Kernel, LoadError, Overheads, Purse, TaskEntry, TaskSet, group,
-    limits, load, purse, sections, sets, work,
+    limits, load, purse, rank, sections, sets, work,
 };
 use crate::others::Others;
 use crate::policy::{DEFAULT_SHARE, Policy};
@@ -33,9 +33,9 @@ const TOP: [&str; 16] = [
     "task",
     "best_effort",
 ];
-const TASK: [&str; 18] = [
+const TASK: [&str; 19] = [
     "name", "count", "period", "deadline", "budget", "offset", "stagger", "affinity", "marks",
-    "user", "value", "group", "purse", "set", "threads", "sections", "abort", "work",
+    "user", "value", "class", "group", "purse", "set", "threads", "sections", "abort", "work",
 ];
 const EXAMPLE: &str = "cpus = 1, duration = \"1s\" and a [[task]] with name, period and work";
 
@@ -134,7 +134,7 @@ fn top(folder: &Path, document: &DeTable<'_>, stem: &str) -> Result<TaskSet, Fau
         groups,
         purses,
         sets,
-        best_effort: best_effort(&top)?,
+        best_effort: best_effort(&top, cpus)?,
         loads: load::read(&top)?,
     };
     if set.tasks.is_empty() && set.best_effort_count() == 0 && set.loads.is_empty() {
@@ -142,6 +142,7 @@ fn top(folder: &Path, document: &DeTable<'_>, stem: &str) -> Result<TaskSet, Fau
     }
     check_users(&top, &set)?;
     load::check(&top, &set)?;
+    rank::check(&top, &set)?;
     group::check(&top, &set)?;
     purse::check(&top, &set)?;
     sets::check(&top, &set)?;
@@ -262,6 +263,7 @@ fn task(folder: &Path, t: &Table<'_, '_>, cpus: u32, duration: u64) -> Result<Ta
     let work = work::work(folder, t)?;
     let marks = t.boolean("marks")?.unwrap_or(false);
     let threads = sections::threads(t, budget.is_some(), marks, &work)?;
+    let budget_given = budget.is_some();
     Ok(TaskEntry {
         name,
         count,
@@ -274,6 +276,7 @@ fn task(folder: &Path, t: &Table<'_, '_>, cpus: u32, duration: u64) -> Result<Ta
         marks,
         user: t.string("user")?.map(|u| plain_name(&u, "user")).transpose()?,
         value: value.map(|v| v.value as u64),
+        class: rank::of_task(t, budget_given)?,
         group: None,
         purse: None,
         threads,
@@ -417,7 +420,7 @@ fn overheads(top: &Table<'_, '_>) -> Result<Overheads, Fault> {
     })
 }
 
-fn best_effort(top: &Table<'_, '_>) -> Result<Option<BestEffort>, Fault> {
+fn best_effort(top: &Table<'_, '_>, cpus: u32) -> Result<Option<BestEffort>, Fault> {
     let Some(t) = load::best_effort(top)? else { return Ok(None) };
     let count = t.integer("count", 0, limits::TASKS as i64)?;
     let count = match (count, t.value("load")) {
@@ -435,7 +438,7 @@ fn best_effort(top: &Table<'_, '_>) -> Result<Option<BestEffort>, Fault> {
             }
         },
     };
-    Ok(Some(BestEffort { count, nice, order }))
+    Ok(Some(BestEffort { count, nice, order, servers: rank::servers(&t, cpus)? }))
 }
 
 /// CPUs of the machine, ascending; `None` if the key is not there.

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::parse::{clusters_of, cpu_list, plain_name};
 use super::table::{Fault, Table, fault, wrong_type};
 use super::{Group, TaskEntry, TaskSet};
-use crate::policy::{CorePolicy, Policy};
+use crate::policy::{CorePolicy, Order, Policy};
 use crate::units::clip;
 
 const SET: [&str; 4] = ["name", "cpus", "policy", "clusters"];
@@ -242,6 +242,13 @@ pub(super) fn check(top: &Table<'_, '_>, set: &TaskSet) -> Result<(), Fault> {
     let at = |key: &str, i: usize| {
         tables(key).and_then(|list| list.get(i)).map_or(0, |t| t.span().start)
     };
+    let ranks = |order: Option<Order>| order.is_some_and(|order| order.key.ranks());
+    let named = set.sets.iter().position(|named| ranks(Some(named.core().order)));
+    if named.is_some() || set.policies.iter().any(|policy| ranks(policy.order())) {
+        let reason = "a policy that ranks, and has servers for best effort, serves all CPUs";
+        let place = named.map_or(0, |i| at("set", i));
+        return fault(place, reason, "leave [[set]] out, or choose another policy");
+    }
     for (i, task) in set.tasks.iter().enumerate() {
         let Some(named) = task.set else { continue };
         let CpuSet { name, .. } = &set.sets[named];

@@ -75,7 +75,10 @@ fn every_key_arrives_where_it_belongs() {
     assert_eq!((movie.user.as_deref(), set.limited_users()), (Some("anna"), vec![Some("anna")]));
     let player = Work::Movie { path: "bigbuckbunny.mp4".into(), size: Some((960, 540)) };
     assert_eq!(set.tasks[1].work, player);
-    assert_eq!(set.best_effort, Some(BestEffort { count: 8, nice: 5, order: Others::Fair }));
+    assert_eq!(
+        set.best_effort,
+        Some(BestEffort { count: 8, nice: 5, order: Others::Fair, servers: None })
+    );
     let back: TaskSet = serde_json::from_str(&serde_json::to_string(&set).unwrap()).unwrap();
     assert_eq!(back, set);
 }

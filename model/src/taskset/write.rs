@@ -52,6 +52,11 @@ impl TaskSet {
             let _ = write!(text, "\n[best_effort]\ncount = {}\n", best_effort.count);
             line(&mut text, "nice", &best_effort.nice.to_string());
             line(&mut text, "order", &quoted(best_effort.order.name()));
+            if let Some(servers) = best_effort.servers {
+                line(&mut text, "servers", &servers.count.to_string());
+                line(&mut text, "budget", &time(servers.budget));
+                line(&mut text, "period", &time(servers.period));
+            }
         }
         self.loads.iter().for_each(|load| load.to_toml(&mut text));
         text
@@ -134,6 +139,9 @@ impl TaskEntry {
         }
         if let Some(value) = self.value {
             line(text, "value", &value.to_string());
+        }
+        if let Some(class) = self.class {
+            line(text, "class", &quoted(class.name()));
         }
         if let Some(group) = self.group {
             line(text, "group", &quoted(&set.groups[group].name));
@@ -231,7 +239,7 @@ mod tests {
             cpus = 3
             duration = "1.000000001s"
             seed = 9223372036854775807
-            policies = ["g-fifo", "scx:flash", "rm+cbs"]
+            policies = ["g-fifo", "scx:flash", "rm+cbs", "edf-hsb-ns"]
             best_effort_share = "2.5%"
             max_share = "37.5%"
             clusters = 3
@@ -241,6 +249,8 @@ mod tests {
             count = 2
             nice = -3
             order = "berate"
+            servers = 2
+            budget = "3ms"
             [[best_effort.load]]
             name = "editor"
             count = 2
@@ -259,6 +269,7 @@ mod tests {
             affinity = [0, 2]
             user = "anna"
             value = 7
+            class = "hard"
             abort = "at-deadline"
             threads = 3
             sections = [

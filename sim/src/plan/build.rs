@@ -4,11 +4,12 @@
 use onbeat_analysis::plan::machine_of;
 use onbeat_core::ffi;
 use onbeat_model::policy::CorePolicy;
+use onbeat_model::rank::{Rank, Servers};
 use onbeat_model::run::{Class, TaskInfo};
 use onbeat_model::taskset::{TaskCopy, TaskSet, VALUE};
 use onbeat_model::workgen::{bursts, thread_times};
 
-use super::{SHARE_QUANTUM, SimError, planned};
+use super::{SHARE_QUANTUM, SimError, drawn, planned};
 use crate::core::{Core, NICE_0, weight};
 use crate::engine::{Detail, Engine};
 use crate::load::Load;
@@ -32,7 +33,8 @@ pub(super) fn engine(
     let first_helper = copies.len() + best_effort + sleepers;
     let threads = first_helper + set.helpers() as usize;
     let all = if set.cpus == 64 { u64::MAX } else { (1 << set.cpus) - 1 };
-    let permille = set.best_effort_share * onbeat_model::units::Fraction::from_integer(1000);
+    let permille = policy.order.share(set.best_effort_share)
+        * onbeat_model::units::Fraction::from_integer(1000);
     let mut core = Core::new(
         set.cpus,
         1,
@@ -52,7 +54,15 @@ pub(super) fn engine(
     let mut loads = Vec::new();
     let planned = planned(set, policy, share_least);
     let first_group = threads;
-    core.groups(planned.groups.len());
+    let unnamed = set.parts().iter().find(|part| part.set.is_none()).map_or(0, |part| part.cpus);
+    let drawing = match policy.order.key.ranks() && unnamed != 0 {
+        true => set.servers(),
+        false => Servers { count: 0, ..set.servers() },
+    };
+    core.groups(planned.groups.len() + drawing.count as usize);
+    for i in 0..drawing.count as usize {
+        core.draw(first_group + planned.groups.len() + i, &drawn(&drawing, policy, unnamed));
+    }
     for (slot, purse) in set.purses.iter().enumerate() {
         let segments: Vec<_> = purse.segments.iter().map(|s| (s.budget, s.from, s.until)).collect();
         core.purse(slot, purse.parent, purse.period, &segments);
@@ -79,6 +89,9 @@ pub(super) fn engine(
             }
             if let Some(purse) = spec.purse {
                 core.pays_from(i, purse);
+            }
+            if spec.class == Some(Rank::Hard) {
+                core.hard(i);
             }
             if let Some(value) = spec.value {
                 core.value(i, value * VALUE);

@@ -5,6 +5,7 @@
 
 pub mod oracle;
 pub mod replay;
+pub mod scene;
 pub mod shell;
 
 use std::fmt;

@@ -169,7 +169,14 @@ fn admitted(cpus: u32, asked: &[(u64, u64)]) -> Set {
     let mut plan = Plan::new(machine);
     let mut tasks = Vec::new();
     for (id, &(budget, period)) in (0..).zip(asked) {
-        let demand = Demand { name: String::new(), budget, period, deadline: period, cpus: None };
+        let demand = Demand {
+            name: String::new(),
+            budget,
+            period,
+            deadline: period,
+            cpus: None,
+            hard: false,
+        };
         assert!(plan.fit(id, &demand).is_some());
         tasks.push(task(budget, period, true, vec![jobs(0, period, &[], &[budget; 8])]));
     }

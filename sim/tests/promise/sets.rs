@@ -126,7 +126,7 @@ pub fn split(seed: u64, worst_fit: bool, overruns: bool) -> Set {
         // What does not fit is asked for smaller, as people would.
         for _ in 0..3 {
             let name = String::new();
-            let demand = Demand { name, budget, period, deadline: period, cpus: None };
+            let demand = Demand { name, budget, period, deadline: period, cpus: None, hard: false };
             let Some(place) = plan.fit(id as u32, &demand) else {
                 budget = (budget / 2).max(1);
                 continue;

@@ -318,6 +318,11 @@ fn entitle(
             if let Some(value) = spec.and_then(|spec| spec.value) {
                 params = params.worth(value);
             }
+            // Where classes mean nothing the service would refuse one.
+            let ranks = policy.order().is_some_and(|order| order.key.ranks());
+            if let Some(class) = spec.and_then(|spec| spec.class).filter(|_| ranks) {
+                params = params.of_class(class);
+            }
             if spec.is_some_and(|spec| spec.marks) {
                 params = params.marking_jobs();
             }

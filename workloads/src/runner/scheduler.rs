@@ -100,6 +100,7 @@ impl Scheduler {
                     let words = format!("{name}={cpus}:{}:{clusters}", named.policy);
                     ["--set".to_string(), words]
                 }))
+                .args(["--best-effort-servers", &set.servers().to_string()])
                 .arg("--socket")
                 .arg(folder.path().join("socket"))
                 .arg("--events")

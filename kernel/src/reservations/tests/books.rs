@@ -39,6 +39,7 @@ fn any_request() -> impl Strategy<Value = Request> {
                 cpus,
                 marks,
                 value,
+                class: None,
                 group,
                 purse,
                 set: None,

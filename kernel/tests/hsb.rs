@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! EDF-HSB on a real kernel: hard, soft and best-effort work in strict rank on two full CPUs, and what the service says
+//! to classes. Needs QEMU and a fetched kernel (`make setup`).
+
+mod guest;
+
+use std::path::Path;
+use std::process::{Child, Command};
+use std::sync::OnceLock;
+use std::time::Duration;
+
+use guest::{
+    Facts, Machine, burn, child, consumed, fact, finish, kill, part, scheduler, signal, soon,
+    start, state,
+};
+use onbeat_client::{Params, Service};
+use onbeat_lab::Flavour;
+use onbeat_model::protocol::{Request, Reservation, Response};
+use onbeat_model::rank::Rank;
+
+const US: u64 = 1_000;
+const MS: u64 = 1_000 * US;
+/// How long all are watched.
+const WATCHED: Duration = Duration::from_secs(2);
+
+fn facts() -> &'static Facts {
+    static FACTS: OnceLock<Result<Facts, String>> = OnceLock::new();
+    let facts = FACTS.get_or_init(|| {
+        let program = Path::new(env!("CARGO_BIN_EXE_scx_onbeat"));
+        let facts = Machine::of_this_test(Flavour::Plain, 2, &[program]).facts();
+        facts.iter().flatten().for_each(|(name, value)| println!("{name}: {value}"));
+        facts
+    });
+    facts.as_ref().unwrap_or_else(|e| panic!("{e}"))
+}
+
+/// Thousandths of a CPU.
+fn share(name: &str) -> u64 {
+    facts()[name].parse().unwrap()
+}
+
+#[test]
+fn hard_and_soft_ones_that_never_sleep_get_their_budgets_and_no_more() {
+    for (name, least) in [("hard-0", 396), ("hard-1", 396), ("soft-0", 393), ("soft-1", 393)] {
+        let had = share(name);
+        assert!((least..=404).contains(&had), "{name}: {had}");
+    }
+}
+
+#[test]
+fn best_effort_gets_its_servers_rate_and_what_is_left_however_busy_all_others_are() {
+    // 80 % of each CPU is taken; servers guarantee 10 % of each, and nobody else wants the rest.
+    assert!((370..=405).contains(&share("others")), "{}", share("others"));
+}
+
+#[test]
+fn where_soft_ones_leave_nothing_else_the_servers_are_what_best_effort_gets() {
+    // Two hard ones of 40 %, two soft ones of 49 %: servers of 10 % each are all that is left but 2 %.
+    assert!((195..=230).contains(&share("full-others")), "{}", share("full-others"));
+}
+
+#[test]
+fn what_does_not_fit_its_class_is_refused_in_words_and_so_is_a_class_that_means_nothing() {
+    let said = |name: &str| facts()[name].as_str();
+    assert!(said("too-hard").contains("hard"), "{}", said("too-hard"));
+    assert!(said("too-heavy").contains("soft"), "{}", said("too-heavy"));
+    assert!(said("no-class").contains("knows no classes"), "{}", said("no-class"));
+    assert!(said("too-many").contains("do not fit"), "{}", said("too-many"));
+}
+
+#[test]
+fn the_scheduler_outlives_a_cpu_that_goes_and_comes_and_best_effort_bound_to_a_full_one() {
+    assert_eq!(facts()["alive"], "enabled");
+    assert!(share("bound") > 0, "{}", share("bound"));
+}
+
+// In the guest.
+
+fn reserve(params: &Params) -> (Child, String) {
+    let child = start(&mut part("hog"));
+    let answer = Service::connect().unwrap().reserve(child.id(), "x", params);
+    (child, answer.map_or_else(|e| e.to_string(), |_| "granted".into()))
+}
+
+fn held(budget: u64, period: u64, class: Rank) -> Child {
+    let (child, answer) = reserve(&Params::new(budget, period).of_class(class));
+    assert_eq!(answer, "granted");
+    child
+}
+
+fn reservations() -> Vec<Reservation> {
+    let answer = Service::connect().unwrap().ask(&Request::Status).unwrap();
+    let Response::Status { reservations, .. } = answer else { panic!("{answer:?}") };
+    reservations
+}
+
+/// CPU time of each reservation, then of best effort's hogs, ns.
+fn had(children: &[Child], others: &[i32]) -> Vec<u64> {
+    let all = reservations();
+    let of = |c: &Child| all.iter().find(|r| r.pid == c.id()).unwrap().consumed_ns;
+    children.iter().map(of).chain([consumed(others)]).collect()
+}
+
+/// Thousandths of a CPU that each of `names` gets while it is watched; the last is best effort.
+fn watch(names: &[&str], children: &[Child], others: &[i32]) {
+    let before = had(children, others);
+    std::thread::sleep(WATCHED);
+    for ((name, had), before) in names.iter().zip(had(children, others)).zip(before) {
+        fact(name, (had - before) * 1000 / WATCHED.as_nanos() as u64);
+    }
+}
+
+fn end(children: impl IntoIterator<Item = Child>) {
+    for child in children {
+        signal(&child, libc::SIGKILL);
+        finish(child);
+    }
+    assert!(soon(|| reservations().is_empty()));
+}
+
+fn online(cpu: u32, on: bool) {
+    let path = format!("/sys/devices/system/cpu/cpu{cpu}/online");
+    std::fs::write(path, if on { "1" } else { "0" }).unwrap();
+}
+
+#[test]
+#[ignore = "the guest's side"]
+fn hog() {
+    burn();
+}
+
+#[test]
+#[ignore = "the guest's side"]
+fn in_the_guest() {
+    let service = scheduler(&["--policy", "edf-hsb-ns"]);
+    let others = [(); 4].map(|()| child(|| burn()));
+    let hard = [held(4 * MS, 10 * MS, Rank::Hard), held(4 * MS, 10 * MS, Rank::Hard)];
+    let soft = [held(8 * MS, 20 * MS, Rank::Soft), held(8 * MS, 20 * MS, Rank::Soft)];
+    let children: Vec<Child> = hard.into_iter().chain(soft).collect();
+    watch(&["hard-0", "hard-1", "soft-0", "soft-1", "others"], &children, &others);
+    let (child_too, answer) = reserve(&Params::new(6 * MS, 10 * MS).of_class(Rank::Hard));
+    fact("too-hard", answer);
+    let (another, answer) = reserve(&Params::new(14 * MS, 20 * MS).of_class(Rank::Soft));
+    fact("too-heavy", answer);
+    end(children.into_iter().chain([child_too, another]));
+
+    let mut children = vec![held(4 * MS, 10 * MS, Rank::Hard), held(4 * MS, 10 * MS, Rank::Hard)];
+    children.extend([held(9_800 * US, 20 * MS, Rank::Soft), held(9_800 * US, 20 * MS, Rank::Soft)]);
+    watch(&["h", "h", "s", "s", "full-others"], &children, &others);
+    end(children);
+
+    // Hard ones fill both CPUs but for best effort's own share and its servers.
+    let children = vec![held(85 * MS, 100 * MS, Rank::Hard), held(85 * MS, 100 * MS, Rank::Hard)];
+    let bound = [child(|| {
+        guest::pin(1);
+        burn()
+    })];
+    watch(&["h", "h", "bound"], &children, &bound);
+    for _ in 0..3 {
+        online(1, false);
+        std::thread::sleep(Duration::from_millis(300));
+        online(1, true);
+        std::thread::sleep(Duration::from_millis(300));
+    }
+    fact("alive", state());
+    end(children);
+    kill(&bound);
+    signal(&service, libc::SIGINT);
+    assert!(finish(service).0.success());
+
+    let service = scheduler(&["--policy", "g-edf+cbs", "--no-isolation"]);
+    let (child, answer) = reserve(&Params::new(MS, 10 * MS).of_class(Rank::Soft));
+    fact("no-class", answer);
+    end([child]);
+    kill(&others);
+    signal(&service, libc::SIGINT);
+    finish(service);
+    let many = ["--policy", "edf-hsb-ns", "--best-effort-servers", "8:10ms:20ms"];
+    let output = Command::new("/bin/scx_onbeat").args(many).output().unwrap();
+    fact("too-many", String::from_utf8_lossy(&output.stderr).trim().replace('\n', " "));
+}

@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Classes of tasks and servers of best effort, in files whose policies know them.
+
+use super::table::{Fault, Table, fault};
+use super::{TaskSet, limits, parse};
+use crate::rank::{Rank, Servers};
+
+/// The class of a task; `reserved`: it has a budget.
+pub(super) fn of_task(t: &Table<'_, '_>, reserved: bool) -> Result<Option<Rank>, Fault> {
+    let Some(class) = t.string("class")? else { return Ok(None) };
+    let rank: Rank = match class.value.parse() {
+        Ok(rank) => rank,
+        Err(error) => {
+            let error: String = error;
+            let (reason, remedy) = error.split_once("; ").unwrap_or((&error, "see docs"));
+            return fault(class.at, reason, remedy);
+        }
+    };
+    if !reserved {
+        let reason = "a task has a class, but no budget, so it is best effort";
+        return fault(class.at, reason, "add a budget, or leave class out");
+    }
+    if t.value("group").is_some() {
+        let reason = "a task in a group has a class, but takes its turns within the group";
+        return fault(class.at, reason, "leave class or group out");
+    }
+    Ok(Some(rank))
+}
+
+/// The servers of best effort that [best_effort] describes.
+pub(super) fn servers(t: &Table<'_, '_>, cpus: u32) -> Result<Option<Servers>, Fault> {
+    let count = t.integer("servers", 0, limits::CPUS as i64)?;
+    let budget = t.duration("budget", 1, limits::TIME)?;
+    let period = t.duration("period", limits::PERIOD_MIN, limits::TIME)?;
+    if count.is_none() && budget.is_none() && period.is_none() {
+        return Ok(None);
+    }
+    let each = Servers::each(cpus);
+    let period = period.map_or(each.period, |p| p.value);
+    if let Some(budget) = &budget {
+        parse::check_budget(budget, period, period)?;
+    }
+    let servers = Servers {
+        count: count.map_or(each.count, |c| c.value as u32),
+        budget: budget.map_or(each.budget.min(period), |b| b.value),
+        period,
+    };
+    Ok(Some(servers))
+}
+
+/// Where no policy ranks, classes and servers mean nothing.
+pub(super) fn check(top: &Table<'_, '_>, set: &TaskSet) -> Result<(), Fault> {
+    if set.policies.iter().any(|policy| policy.order().is_some_and(|order| order.key.ranks())) {
+        return Ok(());
+    }
+    let what = if let Some(i) = set.tasks.iter().position(|task| task.class.is_some()) {
+        let list = top.value("task").and_then(|list| list.get_ref().as_array());
+        let at = list.and_then(|list| list.get(i)).map_or(0, |task| task.span().start);
+        Some((at, format!("the task \"{}\" has a class", set.tasks[i].name), "class"))
+    } else if set.best_effort.is_some_and(|b| b.servers.is_some()) {
+        let at = top.value("best_effort").map_or(0, |table| table.span().start);
+        Some((at, "best effort has servers".into(), "servers, budget and period"))
+    } else {
+        None
+    };
+    let Some((at, what, keys)) = what else { return Ok(()) };
+    let reason = format!("{what}, but none of the policies knows classes");
+    fault(at, reason, format!("add \"edf-hsb-ns\" to policies, or leave {keys} out"))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+    use crate::taskset::TaskSet;
+    use crate::units::MS;
+
+    const GROUP: &str = "[[group]]\nname = \"g\"\nbudget = \"1ms\"\nperiod = \"10ms\"\n";
+
+    fn read(policy: &str, task: &str, best_effort: &str) -> Result<TaskSet, String> {
+        let text = format!(
+            "cpus = 2\nduration = \"1s\"\npolicies = [\"{policy}\"]\n[best_effort]\ncount = 1\n{best_effort}\n\
+             {}[[task]]\nname = \"t\"\nperiod = \"10ms\"\nwork = {{ constant = \"1ms\" }}\n{task}\n",
+            if task.contains("group") { GROUP } else { "" },
+        );
+        TaskSet::from_bytes(text.as_bytes(), Path::new("s.toml")).map_err(|e| e.to_string())
+    }
+
+    #[test]
+    fn classes_and_servers_are_read_and_have_defaults() {
+        let set = read("edf-hsb-ns", "budget = \"1ms\"\nclass = \"hard\"", "servers = 3").unwrap();
+        assert_eq!(set.tasks[0].class, Some(Rank::Hard));
+        let each = Servers::each(2);
+        assert_eq!((each.count, each.budget, each.period), (2, 5 * MS, 50 * MS));
+        assert_eq!(set.servers(), Servers { count: 3, ..each });
+        let set = read("edf-hsb-ns", "budget = \"1ms\"", "").unwrap();
+        assert_eq!((set.tasks[0].class, set.servers()), (None, each));
+        assert_eq!(each.to_string().parse(), Ok(each));
+    }
+
+    #[test]
+    fn what_means_nothing_is_refused_with_what_to_do() {
+        let hard = "budget = \"1ms\"\nclass = \"hard\"";
+        for (policy, task, best_effort, reason) in [
+            ("edf-hsb-ns", "class = \"hard\"", "", "no budget"),
+            (
+                "edf-hsb-ns",
+                "budget = \"1ms\"\ngroup = \"g\"\nclass = \"soft\"",
+                "",
+                "in a group has a class",
+            ),
+            ("edf-hsb-ns", "budget = \"1ms\"\nclass = \"firm\"", "", "there is no class \"firm\""),
+            ("g-edf+cbs-hard", hard, "", "none of the policies knows classes"),
+            ("g-edf+cbs-hard", "", "servers = 2", "none of the policies knows classes"),
+            ("edf-hsb-ns", "", "servers = 65", "65"),
+            ("edf-hsb-ns", "", "budget = \"51ms\"", "above the period"),
+        ] {
+            let error = read(policy, task, best_effort).unwrap_err();
+            assert!(error.contains(reason), "{reason}: {error}");
+        }
+        for wrong in
+            ["", "4", "4:5ms", "4:5ms:4ms", "65:1ms:2ms", "4:0ms:1ms", "4:1ms:2h", "x:1ms:2ms"]
+        {
+            assert!(wrong.parse::<Servers>().is_err(), "{wrong}");
+        }
+    }
+}

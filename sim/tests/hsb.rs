@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! EDF-HSB without reclaiming: hard reservations are never late whatever the others do, soft ones by no more than the
+//! bound, and best effort's servers give it their rate.
+
+mod common;
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use common::scene::{Scene, Sort, play, scenes, window_lack};
+use onbeat_analysis::global::hsb::hsb_tardiness;
+use onbeat_analysis::sporadic::Sporadic;
+use onbeat_model::event::EventKind;
+use onbeat_model::rank::{Rank, Servers};
+use onbeat_model::run::{Class, Run};
+use onbeat_model::taskset::{TaskCopy, TaskSet};
+use proptest::prelude::*;
+
+const MS: u64 = 1_000_000;
+
+/// By how much each task's jobs were late at most, ns, of those that are done or should be; in the order of copies.
+fn late(run: &Run) -> Vec<u64> {
+    let mut due = BTreeMap::new();
+    let mut late = vec![0; run.tasks.iter().filter(|task| task.class != Class::BestEffort).count()];
+    for event in &run.events {
+        match event.kind() {
+            Some(EventKind::Release) => drop(due.insert((event.task, event.a), event.b)),
+            Some(EventKind::Complete) => {
+                let due = due.remove(&(event.task, event.a)).expect("it was released");
+                let most = &mut late[event.task as usize];
+                *most = (*most).max(event.time.saturating_sub(due));
+            }
+            _ => {}
+        }
+    }
+    for ((task, _), due) in due {
+        late[task as usize] = late[task as usize].max(run.horizon_ns.saturating_sub(due));
+    }
+    late
+}
+
+fn is_soft(copy: &TaskCopy<'_>) -> bool {
+    copy.spec.class == Some(Rank::Soft)
+}
+
+/// Bounds of the soft tasks of a scene, in order; best effort's servers are among what delays them.
+fn bounds(scene: &Scene) -> Option<Vec<u64>> {
+    let set = scene.set();
+    let of = |copy: &TaskCopy<'_>| Sporadic::implicit(copy.spec.budget.unwrap(), copy.spec.period);
+    let mut hard = vec![Vec::new(); set.cpus as usize];
+    let layout = scene.layout();
+    for (copy, seat) in set.copies().zip(&layout.copies) {
+        if copy.spec.class == Some(Rank::Hard) {
+            hard[seat.as_ref().unwrap().at.cpus.trailing_zeros() as usize].push(of(&copy));
+        }
+    }
+    let soft = set.copies().filter(is_soft);
+    let mut soft: Vec<Sporadic> = soft.map(|copy| of(&copy)).collect();
+    let Servers { count, budget, period } = set.servers();
+    soft.extend(vec![Sporadic::implicit(budget, period); count as usize]);
+    hsb_tardiness(&hard, &soft)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(60))]
+
+    #[test]
+    fn who_is_hard_is_never_late_whatever_soft_ones_and_best_effort_do(
+        scene in scenes(Sort { soft_overrun: 400, share: 1, ..Sort::ANY })
+    ) {
+        let run = play(&scene);
+        let set = scene.set();
+        for ((copy, late), name) in set.copies().zip(late(&run)).zip(&run.tasks) {
+            let hard = copy.spec.class == Some(Rank::Hard);
+            prop_assert!(!hard || late == 0, "{} is {} ns late in {}", name.name, late, scene.0);
+        }
+    }
+
+    #[test]
+    fn who_is_soft_and_keeps_its_budget_is_late_by_no_more_than_the_bound(scene in scenes(Sort::ANY)) {
+        let run = play(&scene);
+        let set = scene.set();
+        let Some(bounds) = bounds(&scene) else {
+            panic!("what is admitted has a bound: {}", set.to_toml());
+        };
+        let soft = set.copies().zip(late(&run)).filter(|(copy, _)| is_soft(copy));
+        for ((copy, late), bound) in soft.zip(bounds) {
+            prop_assert!(late <= bound, "{} is {} ns late, above {} in {}", copy.name(), late, bound, set.to_toml());
+        }
+    }
+
+    #[test]
+    fn best_effort_gets_its_servers_rate_in_every_long_window_of_a_full_machine(
+        scene in scenes(Sort { soft_overrun: 400, hard_overrun: 400, hogs: (8, 12), share: 0 })
+    ) {
+        // In a window of length l a server of tardiness t gets its budget in each of its periods that lie within it,
+        // all but two and t.
+        let set = scene.set();
+        let Servers { count, budget, period } = set.servers();
+        let late = bounds(&scene).expect("what is admitted has a bound").pop().unwrap_or(0);
+        let each = budget as u128 * (2 * period + late) as u128 / period as u128 + budget as u128;
+        let most = each as u64 * u64::from(count);
+        let run = play(&scene);
+        let lack = window_lack(&run, u64::from(count) * budget, period);
+        prop_assert!(lack <= most, "{} ns are missing, of at most {} in {}", lack, most, set.to_toml());
+    }
+}
+
+fn set(text: &str) -> TaskSet {
+    let top = "policies = [\"edf-hsb-ns\"]\nbest_effort_share = \"0%\"\n";
+    TaskSet::from_bytes(format!("{top}{text}").as_bytes(), Path::new("set.toml")).unwrap()
+}
+
+fn simulated(set: &TaskSet) -> Run {
+    let policy = onbeat_model::policy::CORE.iter().find(|p| p.name == "g-hsb+cbs-hard").unwrap();
+    onbeat_sim::simulate(set, policy).unwrap()
+}
+
+/// CPU time that best effort had, ns.
+fn others(run: &Run) -> u64 {
+    let cpus = onbeat_model::metrics::metrics(run).best_effort_cpus;
+    (cpus * run.horizon_ns as f64) as u64
+}
+
+#[test]
+fn where_nobody_is_best_effort_its_servers_cost_nobody_anything() {
+    let text = "cpus = 1\nduration = \"1s\"\n[best_effort]\ncount = 0\nservers = 1\nbudget = \"40ms\"\n\
+                period = \"50ms\"\n[[task]]\nname = \"s\"\nbudget = \"10ms\"\nperiod = \"10ms\"\n\
+                work = { constant = \"10ms\" }\n";
+    assert_eq!(late(&simulated(&set(text))), [0]);
+}
+
+#[test]
+fn a_cpu_that_would_idle_runs_best_effort_beyond_its_servers() {
+    // Two CPUs, 40 % of one is reserved; best effort has 10 % of each by its servers, and all that is left.
+    let text = "cpus = 2\nduration = \"2s\"\n[best_effort]\ncount = 5\n[[task]]\nname = \"s\"\nbudget = \"4ms\"\n\
+                period = \"10ms\"\nwork = { constant = \"4ms\" }\n";
+    let run = simulated(&set(text));
+    let had = others(&run);
+    assert!((3_199 * MS..=3_200 * MS).contains(&had), "{had}");
+}
+
+#[test]
+fn an_overrunning_hard_one_takes_nothing_from_a_soft_one_that_fills_the_cpu() {
+    let text = "cpus = 1\nduration = \"1s\"\nbest_effort = { count = 4, servers = 0 }\n\
+                [[task]]\nname = \"h\"\nclass = \"hard\"\nbudget = \"4ms\"\nperiod = \"10ms\"\n\
+                work = { constant = \"9ms\" }\n\
+                [[task]]\nname = \"s\"\nbudget = \"12ms\"\nperiod = \"20ms\"\nwork = { constant = \"12ms\" }\n";
+    assert_eq!(late(&simulated(&set(text)))[1], 0);
+}
