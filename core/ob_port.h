@@ -123,16 +123,8 @@ OB_INLINE u32 ob_lowest(u64 x)
 }
 #endif
 
-/* Whose hook is called for `sv`. A shell whose reservations all have the same may say which: then
- * the kernel's verifier leaves out those of others. (Elsewhere it is not worth it: each piece that
- * is left out makes the kernel move all of the program that follows.) */
-#ifndef OB_KIND
-#define OB_KIND(sv) ((sv)->kind)
-#define OB_PLACE(sv) ((sv)->place)
-#endif
-
 /* What is so only because servers draw best effort (ob_draw.h). A shell under whose policy none
- * ever does may say so, likewise. */
+ * ever does may say so: then the kernel's verifier leaves it out. */
 #ifndef OB_DRAWS
 #define OB_DRAWS(is) (!!(is))
 #endif

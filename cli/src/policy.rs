@@ -23,8 +23,7 @@ use crate::output::print;
 /// onbeat policy --best-effort berate       swaps the order of best-effort work
 ///
 /// Programs run on meanwhile, and keep their reservations: a policy under which some would no longer
-/// fit is refused. Which policies can be had depends on how scx_onbeat was started (--swap: all).
-/// Swapping is root's.
+/// fit is refused. Swapping is root's.
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
 pub struct Options {

@@ -43,7 +43,7 @@ OB_INLINE u64 ob_place_moves(ob_server_p sv)
 #define OB_PLACE_HOOK(hook)                                                        \
 	OB_FN void ob_place_##hook(ob_p ob OB_ARG, ob_server_p sv OB_ARG, u64 now) \
 	{                                                                          \
-		switch (OB_PLACE(sv)) {                                            \
+		switch (sv->place) {                                               \
 			OB_PLACES(OB_PLACE_CASE_##hook)                            \
 		}                                                                  \
 	}
@@ -76,7 +76,7 @@ OB_PLACE_HOOK(begin)
 
 OB_FN u64 ob_place_rests_until(ob_server_p sv OB_ARG)
 {
-	switch (OB_PLACE(sv)) {
+	switch (sv->place) {
 #define X(NAME, prefix, moves) OB_PLACE_ANSWER(NAME, ob_##prefix##_rests_until(sv))
 		OB_PLACES(X)
 #undef X
@@ -106,7 +106,7 @@ OB_INLINE u64 ob_place_waits(ob_server_p sv)
 
 OB_FN u64 ob_place_shuts_out(ob_server_p sv OB_ARG, u64 cpus)
 {
-	switch (OB_PLACE(sv)) {
+	switch (sv->place) {
 #define X(NAME, prefix, moves) OB_PLACE_ANSWER(NAME, ob_##prefix##_shuts_out(sv, cpus))
 		OB_PLACES(X)
 #undef X
@@ -134,7 +134,7 @@ OB_INLINE void ob_place_unbegin(ob_server_p sv)
 
 OB_FN void ob_place_count(ob_p ob OB_ARG, ob_server_p sv OB_ARG, u32 by)
 {
-	switch (OB_PLACE(sv)) {
+	switch (sv->place) {
 #define X(NAME, prefix, moves) OB_PLACE_CASE(NAME, ob_##prefix##_count(ob, sv, by))
 		OB_PLACES(X)
 #undef X

@@ -50,7 +50,7 @@ enum ob_kind {
 #define OB_POLICY_HOOK(hook)                                                        \
 	OB_FN void ob_policy_##hook(ob_p ob OB_ARG, ob_server_p sv OB_ARG, u64 now) \
 	{                                                                           \
-		switch (OB_KIND(sv)) {                                              \
+		switch (sv->kind) {                                                 \
 			OB_POLICIES(OB_POLICY_CASE_##hook)                          \
 		}                                                                   \
 	}

@@ -22,11 +22,11 @@ use onbeat_kernel::recorder::Recorder;
 use onbeat_kernel::reservations::{Book, Peer, Rights};
 use onbeat_kernel::scheduler::{Loading, Scheduler};
 use onbeat_kernel::service::{Service, Socket};
-use onbeat_kernel::settings::{Settings, kind};
+use onbeat_kernel::settings::Settings;
 use onbeat_kernel::stats::{self, Metrics};
 use onbeat_kernel::system::{Proc, System, Watch};
 use onbeat_model::others::Others;
-use onbeat_model::policy::{DEFAULT_SHARE, Order, Policy, Server, Sets, Splits};
+use onbeat_model::policy::{DEFAULT_SHARE, Order, Policy, Server, Sets};
 use onbeat_model::protocol::{Request, Response};
 use onbeat_model::rank::Servers;
 use onbeat_model::taskset::DEFAULT_SET;
@@ -67,9 +67,6 @@ struct Options {
     /// rest is served by --policy (repeatable)
     #[arg(long = "set", value_name = "NAME=CPUS:POLICY[:CLUSTERS]")]
     sets: Vec<String>,
-    /// Load all policies, so that `onbeat policy` can put any in force; loading takes longer
-    #[arg(long)]
-    swap: bool,
     /// Clusters of CPUs under policies named c-…; must divide the number of CPUs
     #[arg(long, default_value_t = 2, value_name = "N")]
     clusters: u32,
@@ -183,17 +180,8 @@ fn run(options: &Options) -> Result<ExitCode> {
     // Before the kernel adds its servers to what SCHED_DEADLINE has admitted: with the values that a
     // killed service has left they may not fit.
     let protection = protection();
-    let rights = rights(options, &sets);
-    let loading = Loading {
-        kind: sets[0].kind(),
-        hard: kind(sets[0].hard()),
-        any: rights.servers.is_empty(),
-        whole: rights.whole,
-        draws: sets[0].order.key.ranks(),
-        verbose,
-        costs,
-        watchdog,
-    };
+    let rights = Rights { no_isolation: options.no_isolation, others: options.best_effort };
+    let loading = Loading { draws: sets[0].order.key.ranks(), verbose, costs, watchdog };
     let scheduler = Scheduler::start(&layout, loading, &mut object)?;
     drop(raised);
     let served = |set: &Settings| {
@@ -481,24 +469,6 @@ fn named_set(options: &Options, text: &str, present: &[u32], whole: &Settings) -
         clusters,
         ..whole.clone()
     })
-}
-
-/// What may be swapped for without loading anew: what is loaded.
-fn rights(options: &Options, sets: &[Settings]) -> Rights {
-    let mut servers: Vec<Server> =
-        sets.iter().map(|set| set.server).chain([sets[0].hard()]).collect();
-    servers.sort();
-    servers.dedup();
-    // Of more than two the kernel side is not told which.
-    if options.swap || servers.len() > 2 {
-        servers.clear();
-    }
-    Rights {
-        no_isolation: options.no_isolation,
-        servers,
-        whole: !options.swap && sets.iter().all(|set| set.order.splits == Splits::Never),
-        others: options.best_effort,
-    }
 }
 
 /// The sets of CPUs: the default one, if any CPU is left for it, before all others.

@@ -97,14 +97,6 @@ pub struct Rule {
 /// How it is loaded.
 #[derive(Clone, Copy, Debug)]
 pub struct Loading {
-    /// Server policy of all reservations, index into the core's registry.
-    pub kind: u32,
-    /// And the other one that groups may have.
-    pub hard: u32,
-    /// Reservations may have any other.
-    pub any: bool,
-    /// None is ever split over several CPUs.
-    pub whole: bool,
     /// Some serve best effort.
     pub draws: bool,
     /// Tells what the verifier says.
@@ -122,7 +114,7 @@ impl<'a> Scheduler<'a> {
     /// The kernel lacks something, another scheduler runs, or privileges are missing.
     pub fn start(
         layout: &Layout,
-        Loading { kind, hard, any, whole, draws, verbose, costs, watchdog }: Loading,
+        Loading { draws, verbose, costs, watchdog }: Loading,
         object: &'a mut MaybeUninit<OpenObject>,
     ) -> Result<Scheduler<'a>> {
         scx_utils::try_set_rlimit_infinity();
@@ -136,10 +128,6 @@ impl<'a> Scheduler<'a> {
         let rt = kernel_is_rt();
         let rodata = skel.maps.rodata_data.as_mut().context("rodata of the scheduler")?;
         rodata.use_timers = !rt;
-        rodata.all_kind = kind;
-        rodata.hard_kind = hard;
-        rodata.any_kind = any;
-        rodata.all_whole = whole;
         rodata.some_draw = draws;
         rodata.tracing = layout.ring > 0;
         rodata.measuring = costs;

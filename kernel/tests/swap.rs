@@ -120,7 +120,7 @@ fn fastest(service: &mut Service, count: u64) -> u64 {
 #[ignore = "the guest's side"]
 fn in_the_guest() {
     let service: Child =
-        scheduler(&["--set=b=1-2:g-edzl+cbs", "--swap", "--no-isolation", "--policy=p-edf+cbs"]);
+        scheduler(&["--set=b=1-2:g-edzl+cbs", "--no-isolation", "--policy=p-edf+cbs"]);
     let mut ask = Service::connect().unwrap();
     let mut children = Vec::new();
     // On CPU 0, in 3/4 of it in all, and never beyond the budgets.

@@ -23,12 +23,9 @@ struct {
 	__ulong(map_extra, (1ull << 44));
 } arena SEC(".maps");
 
-/* What all reservations have in common, set by the loader (ob_port.h). */
-const volatile u32 all_kind, hard_kind;
-const volatile bool all_whole, any_kind, some_draw;
-#define OB_KIND(sv) (any_kind ? (sv)->kind : (sv)->kind == hard_kind ? hard_kind : all_kind)
+/* Whether servers draw best effort at all: where none does the verifier leaves that out. */
+const volatile bool some_draw;
 #define OB_DRAWS(is) (some_draw && (is))
-#define OB_PLACE(sv) (all_whole ? OB_PLACE_WHOLE : (sv)->place)
 
 #include "shell.h"
 #include "ob_setup.h"

@@ -214,8 +214,7 @@ impl<E: Engine, S: System> Book<E, S> {
     /// What enforces a group's budget; one that nobody enforces would limit nothing.
     fn server_named(&self, name: Option<&str>, room: usize) -> Result<Server, Problem> {
         let settings = &self.rooms[room].settings;
-        let loaded = [settings.server, settings.hard()];
-        let fit = |server: &&Server| server.enforces() && loaded.contains(server);
+        let fit = |server: &&Server| server.enforces();
         let names = || Server::ALL.iter().filter(fit).map(|s| s.name()).collect::<Vec<_>>();
         let server = match name {
             None => Some(&settings.server),

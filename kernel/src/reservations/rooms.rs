@@ -3,7 +3,6 @@
 
 use onbeat_analysis::admission::Admission;
 use onbeat_model::others::Others;
-use onbeat_model::policy::Server;
 use onbeat_model::protocol::{self, Reserve};
 use onbeat_model::taskset::home;
 use onbeat_model::units::{Fraction, clip};
@@ -21,15 +20,11 @@ pub(super) struct Room {
     pub(super) admission: Admission,
 }
 
-/// What policies may be swapped for.
+/// What may be swapped, and how best effort begins.
 #[derive(Debug, Clone, Default)]
 pub struct Rights {
-    /// Also for those that do not isolate (`--no-isolation`).
+    /// Policies also for those that do not isolate (`--no-isolation`).
     pub no_isolation: bool,
-    /// For these server policies; for all if there are none.
-    pub servers: Vec<Server>,
-    /// Not for those that split reservations.
-    pub whole: bool,
     /// Order of best effort at the beginning.
     pub others: Others,
 }

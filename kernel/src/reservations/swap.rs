@@ -101,13 +101,6 @@ impl<E: Engine, S: System> Book<E, S> {
                 "choose another (`onbeat policies` marks those that do not), or start scx_onbeat with --no-isolation",
             );
         }
-        let loaded = self.rights.servers.is_empty() || self.rights.servers.contains(&server);
-        if !loaded || (order.splits() && self.rights.whole) {
-            return problem(
-                format!("the scheduler was loaded without what {named} needs"),
-                "start scx_onbeat with --swap, which loads all policies",
-            );
-        }
         let count = is.set.count_ones();
         if order.sets == Sets::Clustered && !count.is_multiple_of(is.clusters.max(1)) {
             return problem(

@@ -52,8 +52,7 @@ impl fmt::Display for Swaps {
 pub fn options() -> Vec<String> {
     let half = cpus().div_ceil(2);
     let set = format!("--set={HALF}={half}-{}:p-edf+cbs-hard:1", cpus() - 1);
-    let sets = (cpus() > 1).then_some(set);
-    sets.into_iter().chain(["--swap".into()]).collect()
+    (cpus() > 1).then_some(set).into_iter().collect()
 }
 
 impl Conductor {

@@ -132,11 +132,7 @@ fn what_would_no_longer_fit_refuses_the_swap_by_name_and_changes_nothing() {
 
 #[test]
 fn whoever_may_not_or_names_what_is_not_there_gets_a_remedy() {
-    let (mut book, fake) = two_sets(Rights {
-        servers: vec![Server::Cbs, Server::CbsHard],
-        whole: true,
-        ..Rights::default()
-    });
+    let (mut book, fake) = two_sets(Rights::default());
     fake.process(10, 1000, 1);
     for (peer, request, says) in [
         (USER, to("default", "g-edzl+cbs"), "root's to choose"),
@@ -144,8 +140,7 @@ fn whoever_may_not_or_names_what_is_not_there_gets_a_remedy() {
         (ROOT, to("b", "g-edzl+cbz"), "did you mean"),
         (ROOT, to("b", "eevdf"), "none of Onbeat's own"),
         (ROOT, to("b", "rm+cbs"), "--no-isolation"),
-        (ROOT, to("b", "g-edzl+cbs-slack"), "--swap"),
-        (ROOT, to("b", "edf-wm+cbs"), "--swap"),
+        (ROOT, to("b", "edf-hsb-ns"), "only one of them ranks"),
         (USER, Request::Reorder { order: "berate".into() }, "root's to choose"),
         (ROOT, Request::Reorder { order: "random".into() }, "there are fair, berate"),
     ] {
