@@ -21,7 +21,7 @@ use onbeat_model::rank::Rank;
 const US: u64 = 1_000;
 const MS: u64 = 1_000 * US;
 /// How long all are watched.
-const WATCHED: Duration = Duration::from_secs(2);
+const WATCHED: Duration = Duration::from_secs(1);
 
 fn facts() -> &'static Facts {
     static FACTS: OnceLock<Result<Facts, String>> = OnceLock::new();
@@ -60,11 +60,10 @@ fn where_soft_ones_leave_nothing_else_the_servers_are_what_best_effort_gets() {
 }
 
 #[test]
-fn what_does_not_fit_its_class_is_refused_in_words_and_so_is_a_class_that_means_nothing() {
+fn what_does_not_fit_its_class_is_refused_in_words() {
     let said = |name: &str| facts()[name].as_str();
     assert!(said("too-hard").contains("hard"), "{}", said("too-hard"));
     assert!(said("too-heavy").contains("soft"), "{}", said("too-heavy"));
-    assert!(said("no-class").contains("knows no classes"), "{}", said("no-class"));
     assert!(said("too-many").contains("do not fit"), "{}", said("too-many"));
 }
 
@@ -156,25 +155,17 @@ fn in_the_guest() {
         burn()
     })];
     watch(&["h", "h", "bound"], &children, &bound);
-    for _ in 0..3 {
-        online(1, false);
-        std::thread::sleep(Duration::from_millis(300));
-        online(1, true);
-        std::thread::sleep(Duration::from_millis(300));
-    }
+    online(1, false);
+    std::thread::sleep(Duration::from_millis(300));
+    online(1, true);
+    std::thread::sleep(Duration::from_millis(300));
     fact("alive", state());
     end(children);
     kill(&bound);
+    kill(&others);
     signal(&service, libc::SIGINT);
     assert!(finish(service).0.success());
 
-    let service = scheduler(&["--policy", "g-edf+cbs", "--no-isolation"]);
-    let (child, answer) = reserve(&Params::new(MS, 10 * MS).of_class(Rank::Soft));
-    fact("no-class", answer);
-    end([child]);
-    kill(&others);
-    signal(&service, libc::SIGINT);
-    finish(service);
     let many = ["--policy", "edf-hsb-ns", "--best-effort-servers", "8:10ms:20ms"];
     let output = Command::new("/bin/scx_onbeat").args(many).output().unwrap();
     fact("too-many", String::from_utf8_lossy(&output.stderr).trim().replace('\n', " "));

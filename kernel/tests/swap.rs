@@ -34,8 +34,8 @@ fn churn(cpus: u32, options: &[&str]) {
 }
 
 #[test]
-fn nobody_is_lost_in_300_swaps_of_policies_and_orders_while_programs_come_and_go() {
-    churn(2, &["--swaps", "300", "--seed", "1", "--tasks", "24"]);
+fn nobody_is_lost_in_200_swaps_of_policies_and_orders_while_programs_come_and_go() {
+    churn(2, &["--swaps", "200", "--seed", "1", "--tasks", "16"]);
 }
 
 #[test]
@@ -141,8 +141,8 @@ fn in_the_guest() {
     let isolates = |p: &&CorePolicy| p.server.isolates() && p.order.isolates();
     let same =
         |p: &&CorePolicy| isolates(p) && p.order.sets == Sets::Partitioned && !p.order.splits();
-    let fixed: Vec<&CorePolicy> = CORE.iter().filter(same).collect();
-    let any: Vec<&CorePolicy> = CORE.iter().collect();
+    let any: Vec<&CorePolicy> = CORE.iter().filter(|p| !p.order.key.ranks()).collect();
+    let fixed: Vec<&CorePolicy> = any.iter().copied().filter(|p| same(p)).collect();
     let mut random = 1u64;
     let mut below = |most: usize| {
         random = random.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);

@@ -15,6 +15,7 @@ use crate::scheduler::Rule;
 
 mod accounts;
 mod books;
+mod ranks;
 mod swap;
 
 /// A machine that is not there.
