@@ -41,7 +41,8 @@ OB_INLINE void ob_owed_complete(ob_server_p sv, u64 due, u64 now)
 
 	sv->owed_from = sv->consumed;
 	windows = ob_owed_windows(sv, work + grain);
-	if (sv->owed_end + windows * sv->period <= due) {
+	/* A member gets what its group leaves it, and who takes from a purse what is in that. */
+	if (sv->owed_end + windows * sv->period <= due && !sv->domain->up && !sv->purse) {
 		sv->owed++;
 		if (now > due) {
 			sv->owed_late++;

@@ -103,6 +103,7 @@ OB_FN u64 ob_pick_unreserved(ob_p ob OB_ARG, u32 cpu, ob_task_p prev OB_ARG, u64
 	ob_share_clear(ob, c, now);
 	c->timer = OB_NEVER;
 	c->relief = 0;
+	c->claim = OB_NULL;
 	ob->kick &= ~bit;
 	if (OB_DRAWS(ob->nr_draws))
 		ob_draw_drop(ob, c, prev, now);
@@ -241,9 +242,7 @@ OB_FN u64 ob_pick(ob_p ob OB_ARG, u32 cpu, ob_task_p prev OB_ARG, u64 now)
 	if (!t) {
 		c->key = OB_KEY_IDLE;
 		ob_idle_set(ob, bit & ob->online);
-		/* It was kicked for somebody whose purse is empty: that kick was another's. */
-		if (c->claim || (!cand && ob->purses))
-			ob_pick_others(ob, c);
+		ob_pick_others(ob, c);
 		if (OB_DRAWS(ob->nr_draws))
 			ob_draw_sync(ob, cpu, now);
 		return 0;

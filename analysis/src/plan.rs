@@ -416,7 +416,10 @@ impl Plan {
             let may = self.ground.may(demand);
             let there = |cpu: usize| may(cpu) && online >> machine.cpus[cpu].id & 1 == 1;
             let cpu = ranked.emptiest(there).unwrap_or(0);
-            return at.filter(one).cloned().unwrap_or_else(|| whole(0, machine.mask(&[cpu])));
+            return at
+                .filter(one)
+                .cloned()
+                .unwrap_or_else(|| whole(self.ground.number(0), machine.mask(&[cpu])));
         }
         // Under another policy its domain may be no more.
         let there = |at: &&Place| machine.domain_cpus(at.domain) & at.cpus == at.cpus;

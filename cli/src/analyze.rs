@@ -18,7 +18,8 @@ use onbeat_analysis::registry::{
 };
 use onbeat_analysis::semi::{Plan, Share};
 use onbeat_analysis::sporadic::{Sporadic, Verdict, compare_utilization, utilization};
-use onbeat_model::taskset::TaskSet;
+use onbeat_kernel::machine::cpus_of;
+use onbeat_model::taskset::{Part, TaskSet};
 use onbeat_model::units::{Fraction, format_duration, format_percent};
 use serde_json::{Value, json};
 
@@ -84,9 +85,12 @@ pub fn run(options: &Options) -> Result<ExitCode> {
         true => vec![Judgement::of(&set, options)?],
         // Each is a machine of its own.
         false => {
-            let parts = (0..set.parts().len()).map(|part| set.alone(part));
-            let parts = parts.filter(|part| !part.tasks.is_empty());
-            parts.map(|part| Judgement::of(&part, options)).collect::<Result<_>>()?
+            let parts = set.parts().into_iter().enumerate().map(|(i, part)| (part, set.alone(i)));
+            let parts = parts.filter(|(_, alone)| !alone.tasks.is_empty());
+            let judged = |(part, alone): (Part, TaskSet)| {
+                Judgement::of(&alone, options).map(|judged| judged.on(&cpus_of(part.cpus)))
+            };
+            parts.map(judged).collect::<Result<_>>()?
         }
     };
     if options.json {
@@ -137,6 +141,16 @@ impl Judgement {
             .collect();
         let groups = groups::Judged::of(set);
         Ok(Self { set: set.clone(), names, tasks, findings, groups, left_out })
+    }
+
+    /// With the CPUs called by these numbers.
+    fn on(mut self, numbers: &[u32]) -> Self {
+        let number = |cpu: &mut usize| *cpu = numbers.get(*cpu).map_or(*cpu, |n| *n as usize);
+        for answer in self.findings.iter_mut().map(|f| &mut f.answer) {
+            answer.cpus.iter_mut().flatten().for_each(number);
+            answer.plan.iter_mut().flatten().flatten().for_each(|share| number(&mut share.cpu));
+        }
+        self
     }
 
     fn table(&self) -> String {
@@ -368,6 +382,13 @@ fn signed(deadline: u64, time: u64) -> String {
 /// What the answers do not say.
 fn remarks(set: &TaskSet) -> String {
     let mut text = String::new();
+    if let Some(ranks) = set.policies.iter().find(|p| p.order().is_some_and(|o| o.key.ranks())) {
+        let _ = writeln!(
+            text,
+            "\nThe tests know no classes: under {ranks}, where hard ones go before soft ones, none of their answers \
+             holds.\nAsk with --admit {ranks}, which says what is admitted and how late soft ones can be."
+        );
+    }
     let beyond: Vec<&str> =
         set.tasks.iter().filter(|t| t.deadline > t.period).map(|t| t.name.as_str()).collect();
     if !beyond.is_empty() {

@@ -22,6 +22,7 @@ use onbeat_model::units::SEC;
 
 use crate::guest;
 use crate::output::{self, Outputs, folder_of, whole};
+use crate::playable;
 use crate::results::Results;
 use carry::{Carried, Work, carry_out, guests_at_a_time};
 use progress::Board;
@@ -122,6 +123,10 @@ fn run_file(options: &Options, file: &Path) -> Result<ExitCode> {
         };
     }
     let policies = choose(&set, &options.policies);
+    policies
+        .iter()
+        .filter_map(Policy::core)
+        .try_for_each(|policy| playable::check(&set, policy))?;
     let names: Vec<String> = policies.iter().map(Policy::to_string).collect();
     options.outputs.check(file, &names)?;
     let cancel = cancel_on_signals()?;

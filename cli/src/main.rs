@@ -19,6 +19,7 @@ mod lab;
 mod launch;
 mod limit;
 mod output;
+mod playable;
 mod policies;
 mod policy;
 mod provision;

@@ -13,6 +13,7 @@ use onbeat_report::Outcome;
 use onbeat_sim::{Detail, SimError, simulate_with};
 
 use crate::output::{self, Outputs, folder_of};
+use crate::playable;
 use crate::results::{Ended, Results};
 
 /// Above so many jobs the events of budgets are not kept: they would take gigabytes.
@@ -111,6 +112,7 @@ fn choose(set: &TaskSet, asked: &[Policy]) -> Result<Vec<&'static CorePolicy>> {
             found.push(policy);
         }
     }
+    found.iter().try_for_each(|policy| playable::check(set, policy))?;
     if others.is_empty() {
         return Ok(found);
     }

@@ -518,7 +518,11 @@ fn settings(options: &Options) -> Result<Vec<Settings>> {
     for set in &sets {
         let (clusters, count) = (set.clusters, set.set.count_ones());
         if set.order.sets == Sets::Clustered && (clusters == 0 || !count.is_multiple_of(clusters)) {
-            bail!("--clusters {clusters} does not divide {count} CPUs; choose a divisor");
+            bail!(
+                "{clusters} clusters do not divide the {count} CPUs of the set {}; choose a divisor (--clusters, or the \
+                 last number of --set)",
+                set.name
+            );
         }
     }
     Ok(sets)

@@ -168,7 +168,9 @@ fn migrations_of(run: &Run) -> Vec<((u32, u32), u64)> {
     let mut found = Vec::new();
     for event in &run.events {
         let Some(task) = run.tasks.get(event.task as usize) else { continue };
-        if event.kind() != Some(EventKind::Run) || task.class != Class::Reserved {
+        if event.kind() != Some(EventKind::Run)
+            || !matches!(task.class, Class::Reserved | Class::Member)
+        {
             continue;
         }
         let before = last[event.task as usize].replace(event.cpu);

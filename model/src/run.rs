@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use crate::event::{EVENT_BYTES, Event, EventKind};
-use crate::taskset::{TaskSet, Work};
+use crate::taskset::{TaskEntry, TaskSet, Work};
 
 const MAGIC: [u8; 8] = *b"OBRUN\0\0\x01";
 const HEADER_LIMIT: u32 = 16 << 20;
@@ -53,10 +53,23 @@ pub struct Platform {
 pub enum Class {
     /// It has a reservation.
     Reserved,
+    /// It has one in a group, or takes from a purse, too: it gets what these leave it, and no job is owed.
+    Member,
     /// Released and timed, but without one.
     Periodic,
     /// Takes what is left.
     BestEffort,
+}
+
+impl Class {
+    /// Of the copies of a task.
+    pub fn of(task: &TaskEntry) -> Self {
+        match task.budget {
+            None => Class::Periodic,
+            Some(_) if task.group.is_some() || task.purse.is_some() => Class::Member,
+            Some(_) => Class::Reserved,
+        }
+    }
 }
 
 /// One task of a run; times in ns, 0 where it does not apply.

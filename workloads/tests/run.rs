@@ -236,8 +236,8 @@ fn threads_of_a_task_each_do_their_work_and_its_jobs_are_complete_with_the_last(
     let completed: Vec<_> = of_kind(&run, EventKind::Complete).collect();
     assert_eq!((run.tasks.len(), completed.len()), (1, 4));
     for event in completed {
-        // Three times 2 ms, to within a clock's error.
-        assert!(event.b > 5_990_000, "{event}");
+        // Three times 2 ms, of which each thread's clock may miss some.
+        assert!(event.b > 5_500_000, "{event}");
     }
     assert!(place.complaint("deadline").contains("no reservation for the 3 threads of a"));
 }

@@ -103,7 +103,7 @@ impl Ranked {
             return None;
         }
         self.soft.insert(key, load);
-        Some(Place { domain: 0, cpus: ground.machine.mask(&cpus), split: None })
+        Some(Place { domain: ground.number(0), cpus: ground.machine.mask(&cpus), split: None })
     }
 
     fn take_hard(&mut self, ground: &Ground, key: u64, demand: &Demand) -> Option<Place> {
@@ -118,7 +118,7 @@ impl Ranked {
             if self.all.serve(key, &[cpu], load) == load {
                 self.above.insert(key, load);
                 let cpus = ground.machine.mask(&[cpu]);
-                return Some(Place { domain: 0, cpus, split: None });
+                return Some(Place { domain: ground.number(0), cpus, split: None });
             }
             self.all.remove(key);
             self.hard.remove(key);

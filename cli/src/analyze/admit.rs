@@ -5,21 +5,29 @@ use std::fmt::Write;
 
 use anyhow::{Result, bail};
 use onbeat_analysis::admission::Admission;
+use onbeat_analysis::global::hsb::hsb_tardiness;
 use onbeat_analysis::plan::{Item, Of, Place, items};
+use onbeat_analysis::sporadic::Sporadic;
 use onbeat_kernel::machine::{cpus_of, format_cpus};
-use onbeat_kernel::settings::Settings;
 use onbeat_kernel::system::Above;
 use onbeat_model::policy::{Policy, Server};
+use onbeat_model::rank::Rank;
 use onbeat_model::taskset::{TaskEntry, TaskSet};
 use onbeat_model::units::{Fraction, format_duration, format_percent};
 use serde_json::{Value, json};
+
+use crate::playable;
 
 /// How the outermost groups and the tasks fare, in the file's order: placed, or refused with the reason.
 pub struct Admitted {
     policy: String,
     /// Whether there are jobs whose end nobody sees if the next follows at once.
     blind: bool,
+    /// What best effort keeps of each CPU.
     share: Fraction,
+    /// By how much soft ones can be late, ns, where the order ranks and that is known.
+    late: Option<u64>,
+    ranks: bool,
     tasks: Vec<(String, Result<Place, String>)>,
 }
 
@@ -33,19 +41,18 @@ pub fn admit(set: &TaskSet, policy: &str) -> Result<Admitted> {
     let Some(played) = policy.core() else {
         bail!("--admit {policy}: only Onbeat's own policies admit; `onbeat policies` lists them");
     };
+    playable::check(set, played)?;
+    if set.parts().iter().all(|part| part.set.is_some()) {
+        bail!(
+            "--admit {policy}: sets of CPUs with policies of their own leave it no CPU; leave a CPU out of [[set]]"
+        );
+    }
     let copies: Vec<_> = set.copies().collect();
     let mut tasks = Vec::new();
     let (mut names, mut blind) = (Vec::new(), false);
     for (number, part) in set.parts().iter().enumerate() {
         let of = set.policy_of(part, played);
-        let settings = Settings {
-            set: part.cpus,
-            best_effort_share: set.best_effort_share,
-            servers: set.servers(),
-            user_share: Fraction::from_integer(1),
-            ..Settings::whole(of.order, of.server, set.cpus, part.clusters)
-        };
-        let machine = settings.machine(u64::MAX, &Above::default());
+        let machine = playable::settings(set, part, played).machine(u64::MAX, &Above::default());
         let here = |item: &Item| {
             number
                 == match item.of {
@@ -74,13 +81,44 @@ pub fn admit(set: &TaskSet, policy: &str) -> Result<Admitted> {
             None => of.name.to_owned(),
         });
     }
-    Ok(Admitted { policy: names.join(", "), blind, share: set.best_effort_share, tasks })
+    let share = played.order.share(set.best_effort_share);
+    let ranks = played.order.key.ranks();
+    let late = ranks.then(|| lateness(set, &tasks)).flatten();
+    Ok(Admitted { policy: names.join(", "), blind, share, late, ranks, tasks })
+}
+
+/// The greatest bound of tardiness of soft ones, ns, if all that is asked for is admitted: theorem 2 of Kenna, Herman,
+/// Brandenburg, Mills and Anderson, with best effort's servers among the soft ones.
+fn lateness(set: &TaskSet, tasks: &[(String, Result<Place, String>)]) -> Option<u64> {
+    let mut hard = vec![Vec::new(); set.cpus as usize];
+    let mut soft = Vec::new();
+    for copy in set.copies().filter(|copy| copy.spec.group.is_none()) {
+        let Some(budget) = copy.spec.budget else { continue };
+        let (_, placed) = tasks.iter().find(|(name, _)| *name == copy.name())?;
+        let place = placed.as_ref().ok()?;
+        let one = Sporadic::served(budget, copy.spec.period, copy.spec.deadline);
+        match copy.spec.class {
+            Some(Rank::Hard) => hard[place.cpus.trailing_zeros() as usize].push(one),
+            _ => soft.push(one),
+        }
+    }
+    let asked = soft.len();
+    soft.extend(
+        set.groups
+            .iter()
+            .filter(|g| g.parent.is_none())
+            .map(|g| Sporadic::served(g.budget, g.period, g.deadline)),
+    );
+    let servers = set.servers();
+    let each = Sporadic::served(servers.budget, servers.period, servers.period);
+    soft.extend((0..servers.count).map(|_| each));
+    hsb_tardiness(&hard, &soft)?.into_iter().take(asked).max()
 }
 
 impl Admitted {
     /// For people.
     pub fn table(&self) -> String {
-        let Admitted { policy, blind, share, tasks } = self;
+        let Admitted { policy, blind, share, late, ranks, tasks } = self;
         let mut text =
             format!("\nadmission under {policy}, beside {} of each CPU:\n", format_percent(*share));
         let width = tasks.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
@@ -101,6 +139,19 @@ impl Admitted {
                 Err(why) => why.replace('\n', "\n    "),
             };
             let _ = writeln!(text, "{name:<width$}  {}", said.trim_end());
+        }
+        if *ranks {
+            let _ = match late {
+                Some(late) => writeln!(
+                    text,
+                    "Hard ones are never late within their budgets, soft ones by at most {}.",
+                    format_duration(*late)
+                ),
+                None => writeln!(
+                    text,
+                    "Hard ones are never late within their budgets; soft ones have no bound here."
+                ),
+            };
         }
         if *blind {
             let _ = writeln!(

@@ -46,6 +46,7 @@ impl<E: Engine, S: System> Book<E, S> {
         let mut reservations = 0;
         if is.policy() != was.policy() {
             // The plan is to be one for the CPUs there are now.
+            self.refresh_above(super::ABOVE_FRESH);
             self.look_at_cpus();
             let (admission, mut planned) = self.tried(room, &is)?;
             planned.sort_by_key(|p| p.period);

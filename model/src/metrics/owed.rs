@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use super::jobs::{Jobs, Segment};
 use crate::event::{Event, EventKind};
-use crate::run::{Run, TaskInfo, World};
+use crate::run::{Class, Run, TaskInfo, World};
 
 /// What must be left of the window's budget at the end of an owed job where a kernel enforces budgets, ns: they hold to
 /// within that (docs/run.md).
@@ -26,11 +26,11 @@ struct Dedicated {
 }
 
 impl Dedicated {
-    /// `None` for a task that has no reservation.
+    /// `None` for a task that has no reservation, or one that depends on others'.
     fn of(task: &TaskInfo) -> Option<Self> {
         let (budget, period) = (task.budget, task.period);
         let deadline = task.deadline.min(period);
-        let some = budget > 0 && deadline > 0;
+        let some = budget > 0 && deadline > 0 && task.class != Class::Member;
         some.then_some(Self { budget, period, deadline, end: 0, left: 0 })
     }
 

@@ -5,6 +5,7 @@
 mod group;
 mod load;
 mod parse;
+mod plays;
 mod purse;
 mod rank;
 mod sections;

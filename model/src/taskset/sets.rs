@@ -225,6 +225,9 @@ pub(super) fn of(t: &Table<'_, '_>, sets: &[CpuSet]) -> Result<Option<usize>, Fa
         (None, near) => {
             let remedy = match near {
                 Some(near) => format!("did you mean \"{near}\"?"),
+                None if asked.value == DEFAULT_SET => {
+                    "leave set out: the CPUs of no set are meant".into()
+                }
                 None if sets.is_empty() => "add a [[set]] of that name".into(),
                 None => format!("the sets here are {}", names().collect::<Vec<_>>().join(", ")),
             };
@@ -238,6 +241,7 @@ pub(super) fn check(top: &Table<'_, '_>, set: &TaskSet) -> Result<(), Fault> {
     if set.sets.is_empty() {
         return Ok(());
     }
+    let parts = set.parts();
     let tables = |key: &str| top.value(key).and_then(|list| list.get_ref().as_array());
     let at = |key: &str, i: usize| {
         tables(key).and_then(|list| list.get(i)).map_or(0, |t| t.span().start)
@@ -268,6 +272,17 @@ pub(super) fn check(top: &Table<'_, '_>, set: &TaskSet) -> Result<(), Fault> {
             return fault(at("task", i), reason, "change affinity, or leave set out");
         }
     }
+    for (i, task) in set.tasks.iter().enumerate().filter(|(_, task)| task.budget.is_some()) {
+        let Some(group) = task.group else { continue };
+        let part = &parts[set.part_of_group(group)];
+        if mask(task.affinity.as_ref()) & set.group_cpus(group) & part.cpus == 0 {
+            let (name, group) = (&task.name, &set.groups[group].name);
+            let reason = format!(
+                "\"{name}\" may use none of the CPUs that the set leaves its group \"{group}\""
+            );
+            return fault(at("task", i), reason, "change affinity, or the group's cpus or set");
+        }
+    }
     let at_group = |name: &str| {
         let is = |t: &&_| -> bool {
             let t: &toml::Spanned<toml::de::DeValue<'_>> = t;
@@ -275,7 +290,6 @@ pub(super) fn check(top: &Table<'_, '_>, set: &TaskSet) -> Result<(), Fault> {
         };
         tables("group").and_then(|list| list.iter().find(is)).map_or(0, |t| t.span().start)
     };
-    let parts = set.parts();
     let own = |part: usize| parts[part].set.map(|set_of| set.sets[set_of].core());
     for (g, group) in set.groups.iter().enumerate() {
         let part = set.part_of_group(g);

@@ -81,7 +81,10 @@ impl Engine {
             // Which of them runs when is beyond what metrics replay.
             self.note(i, EventKind::Segment, job, u64::MAX);
         }
-        if let Some(circle) = self.special.locks.circle(i) {
+        // Who gives up at a deadline lets the others go on.
+        if let Some(circle) = self.special.locks.circle(i)
+            && !circle.iter().any(|wait| self.thread(wait.thread).aborts)
+        {
             self.stuck(&circle);
         }
         false
@@ -155,9 +158,15 @@ impl Engine {
             (true, Some(_)) => self.go_on(i, 0),
             (true, None) if here => self.cpus[cpu].finish = self.now + self.tasks[i].remaining,
             (true, None) => {}
-            (false, Some(_)) => self.sleep(i),
             (false, None) if here => self.leave(cpu),
-            (false, None) => self.sleep(i),
+            (false, _) => {
+                if self.tasks[i].work.marks {
+                    // The program says so itself, and who sleeps in a lock wakes to do it.
+                    self.core.ready(i, self.now);
+                    self.core.mark(i, self.now);
+                }
+                self.sleep(i);
+            }
         }
     }
 }

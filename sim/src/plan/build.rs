@@ -106,7 +106,7 @@ pub(super) fn engine(
             name: c.name(),
             entry: c.entry as u32,
             copy: c.copy,
-            class: if spec.budget.is_some() { Class::Reserved } else { Class::Periodic },
+            class: Class::of(spec),
             period: spec.period,
             deadline: spec.deadline,
             budget: spec.budget.unwrap_or(0),

@@ -64,8 +64,8 @@ pub fn finishes(case: &Case, policy: &CorePolicy) -> Vec<Vec<u64>> {
             if job.until.is_some_and(|until| until <= now) {
                 job.until = None;
                 (job.e, job.s) = (job.e + q, job.s + p);
-                // In overload that deadline may have passed as well.
-                if job.s <= now {
+                // In overload that deadline may have passed as well; orders that rank keep it.
+                if job.s <= now && !policy.order.key.ranks() {
                     (job.e, job.s) = (q, now + d);
                 }
             }

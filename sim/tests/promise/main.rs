@@ -247,7 +247,8 @@ fn under_edzl_nor_where_reservations_have_several_threads() {
 }
 
 fn under_edzl(sets: u64, crowds: bool) {
-    for policy in isolating(|order| order.sets != Sets::Partitioned) {
+    // Those that rank promise soft ones a bound (sim/tests/hsb.rs).
+    for policy in isolating(|order| order.sets != Sets::Partitioned && !order.key.ranks()) {
         let equal = play(1_000_000, sets, whole(true, crowds), &[policy]);
         assert_eq!(equal.broken, 0, "{} ns late under {}, equal periods", equal.worst, equal.place);
         let any = play(1_000_000, sets, whole(false, crowds), &[policy]);

@@ -98,7 +98,7 @@ impl Crew {
                 name: task.name(),
                 entry: task.entry as u32,
                 copy: task.copy,
-                class: if task.spec.budget.is_some() { Class::Reserved } else { Class::Periodic },
+                class: Class::of(task.spec),
                 period: task.spec.period,
                 deadline: task.spec.deadline,
                 budget: task.spec.budget.unwrap_or(0),

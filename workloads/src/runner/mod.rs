@@ -287,7 +287,7 @@ fn entitle(
         }
         return Ok(None);
     }
-    if info.class != Class::Reserved {
+    if !matches!(info.class, Class::Reserved | Class::Member) {
         return Ok(None);
     }
     // A later one is for the figures only: nobody schedules beyond the next period.
