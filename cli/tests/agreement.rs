@@ -32,7 +32,7 @@ static GUEST: Mutex<()> = Mutex::new(());
 const MIGRATION_TOLERANCE: u64 = 200 * US;
 
 /// Random sets, each with another policy, unless `ONBEAT_SETS` says how many (docs/lab.md has the figures of more).
-const SETS: u64 = 8;
+const SETS: u64 = 6;
 
 /// One policy of one set.
 struct Trial {
