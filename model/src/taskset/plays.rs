@@ -35,3 +35,37 @@ impl TaskSet {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+
+    fn says(more: &str, policy: &str) -> Result<(), String> {
+        let text = format!(
+            "cpus = 2\nduration = \"1s\"\npolicies = [\"p-edf+cbs\"]\n{more}\n[[task]]\nname = \"t\"\n\
+             period = \"10ms\"\nbudget = \"1ms\"\nwork = {{ constant = \"1ms\" }}\n{}",
+            if more.contains("group") { "group = \"g\"\n" } else { "" },
+        );
+        let set = TaskSet::from_bytes(text.as_bytes(), Path::new("s.toml")).unwrap();
+        set.plays(&policy.parse().unwrap())
+    }
+
+    #[test]
+    fn what_is_asked_for_on_the_command_line_is_held_against_the_file() {
+        let set = "[[set]]\nname = \"a\"\ncpus = [1]\npolicy = \"p-edf+cbs\"";
+        let group = "[[group]]\nname = \"g\"\nbudget = \"5ms\"\nperiod = \"10ms\"";
+        for (more, policy, word) in [
+            (set, "edf-hsb-ns", "serves all CPUs"),
+            (group, "edf-wm+cbs", "splits"),
+            (group, "g-edf", "enforces no budgets"),
+        ] {
+            let why = says(more, policy).unwrap_err();
+            assert!(why.contains(word), "{why}");
+        }
+        assert_eq!(says("", "edf-hsb-ns"), Ok(()));
+        assert_eq!(says(group, "g-edf+cbs"), Ok(()));
+        assert_eq!(says(set, "eevdf"), Ok(()));
+    }
+}

@@ -181,3 +181,39 @@ fn nice_divides_what_best_effort_gets_as_linux_does() {
     let parts = tasks[1].cpu_ms / tasks[0].cpu_ms;
     assert!((2.75..3.35).contains(&parts), "{parts}");
 }
+
+#[test]
+fn a_job_that_is_given_up_while_it_waits_for_a_cpu_leaves_the_next_its_own_deadline_marked_or_not()
+{
+    // H, due by 14.9 ms and longer than its budget, keeps M's job of 10 ms from the CPU until that is given up at 15 ms.
+    // M's next is due by 25 ms, K's of 20 ms by 24: K goes first, but not before a deadline of 15 ms.
+    let text = "cpus = 1\n[[task]]\nname = \"m\"\nperiod = \"10ms\"\ndeadline = \"5ms\"\nbudget = \"3ms\"\n\
+                abort = \"at-deadline\"\nwork = { constant = \"3ms\" }\nMARKS\n\
+                [[task]]\nname = \"h\"\noffset = \"10ms\"\nperiod = \"100ms\"\ndeadline = \"4.9ms\"\n\
+                budget = \"4.9ms\"\nwork = { constant = \"8ms\" }\n\
+                [[task]]\nname = \"k\"\noffset = \"20ms\"\nperiod = \"100ms\"\ndeadline = \"4ms\"\nbudget = \"2ms\"\n\
+                work = { constant = \"2ms\" }";
+    for marks in ["", "marks = true"] {
+        let run = play("g-edf", &text.replace("MARKS", marks));
+        assert_eq!(times(&run, 0, EventKind::Abort), [15.0], "{marks}");
+        assert_eq!(times(&run, 2, EventKind::Complete), [22.0], "{marks}");
+    }
+}
+
+#[test]
+fn a_circle_in_which_one_gives_up_at_its_deadline_is_no_deadlock() {
+    let task = |name: &str, first: &str, then: &str, more: &str| {
+        format!(
+            "[[task]]\nname = \"{name}\"\nperiod = \"50ms\"\nbudget = \"10ms\"\n{more}\nwork = {{ constant = \"4ms\" }}\n\
+             sections = [{{ resource = \"{first}\", length = \"4ms\" }}, {{ resource = \"{then}\", from = \"1ms\", \
+             length = \"2ms\" }}]\n"
+        )
+    };
+    let set =
+        |more| "cpus = 2\n".to_owned() + &task("a", "x", "y", more) + &task("b", "y", "x", "");
+    assert!(matches!(try_play("g-edf+cbs", &set("")), Err(SimError::Deadlock { .. })));
+    let run = play("g-edf+cbs", &set("deadline = \"20ms\"\nabort = \"at-deadline\""));
+    assert_eq!(times(&run, 0, EventKind::Abort), [20.0, 70.0]);
+    // B has both from then on, and 3 ms to go.
+    assert_eq!(times(&run, 1, EventKind::Complete), [23.0, 73.0]);
+}
