@@ -79,10 +79,19 @@ struct Held {
     record: protocol::Reservation,
     /// The group it is a member of.
     within: Option<u32>,
-    /// Core's number of the order over its members, if it is a group.
-    members: Option<u32>,
+    /// If it is a group.
+    members: Option<Inside>,
     /// Slot of the purse that it takes from, too.
     purse: Option<usize>,
+}
+
+/// What is a group's own, whatever policy serves the set that it is in.
+#[derive(Debug, Clone, Copy)]
+struct Inside {
+    /// Core's number of the order over its members.
+    order: u32,
+    /// What enforces its budget.
+    rule: Server,
 }
 
 /// A purse.

@@ -51,17 +51,29 @@ fn kind(server: Server) -> u32 {
     onbeat_core::server_policies().iter().position(|n| *n == server.name()).unwrap() as u32
 }
 
-/// The case's tasks under `policy`.
-fn begin(case: &Case, policy: &CorePolicy) -> Engine {
+/// The group of task `i`, if it is in one of its own.
+fn group(case: &Case, i: usize, grouped: bool) -> Option<usize> {
+    (grouped && i % 3 != 2).then_some(case.tasks.len() + case.best_effort + i)
+}
+
+/// The case's tasks under `policy`. `grouped`: two of three are each the only member of a group.
+fn begin(case: &Case, policy: &CorePolicy, grouped: bool) -> Engine {
     let room = case.tasks.len() + case.best_effort;
     let mut core = Core::new(case.cpus, 1, case.permille, SHARE_QUANTUM, room, 1 << 14);
+    core.groups(case.tasks.len());
     layout(policy, case.cpus).into_iter().for_each(|mask| core.regroup(mask, 0));
     let all = u64::MAX >> (64 - case.cpus);
     let mut loads = Vec::new();
     for (i, task) in case.tasks.iter().enumerate() {
         core.init_task(i, task.cpus & all, onbeat_sim::NICE_0);
         if task.budget.is_some() {
-            core.reserve(i, &terms(case, i, policy));
+            let r = terms(case, i, policy);
+            if let Some(group) = group(case, i, grouped) {
+                core.group(group, &Reservation { kind: kind(Server::Cbs), ..r.clone() }, None);
+                core.reserve_in(i, &r, group);
+            } else {
+                core.reserve(i, &r);
+            }
         }
         loads.push(Load::Jobs {
             first: task.first,
@@ -120,9 +132,9 @@ fn budget(
 }
 
 /// Every server stands where its state says.
-fn sound(case: &Case, core: &Core) {
+fn sound(case: &Case, core: &Core, grouped: bool) {
     for (i, task) in case.tasks.iter().enumerate().filter(|(_, t)| t.budget.is_some()) {
-        let sv = core.server(i);
+        let sv = core.server(group(case, i, grouped).unwrap_or(i));
         let state = u32::from(sv.state);
         assert_eq!(sv.node.linked == 1, state == ffi::OB_READY, "task {i} in state {state}");
         let refill = sv.due.at[ffi::OB_DUE_REFILL as usize];
@@ -138,7 +150,7 @@ fn sound(case: &Case, core: &Core) {
 }
 
 /// Swaps all reservations from one policy to another at the present time.
-fn swap(case: &Case, engine: &mut Engine, was: &CorePolicy, is: &CorePolicy) {
+fn swap(case: &Case, engine: &mut Engine, was: &CorePolicy, is: &CorePolicy, grouped: bool) {
     engine.change(|core, now| {
         let masks = layout(is, case.cpus);
         let anew = !(isolates(was) && isolates(is) && layout(was, case.cpus) == masks);
@@ -147,28 +159,33 @@ fn swap(case: &Case, engine: &mut Engine, was: &CorePolicy, is: &CorePolicy) {
         all.retain(|i| case.tasks[*i].budget.is_some());
         all.sort_by_key(|i| case.tasks[*i].period);
         for i in all {
+            if let Some(group) = group(case, i, grouped) {
+                let r = Reservation { kind: kind(Server::Cbs), ..terms(case, i, is) };
+                core.swap(group, &r, anew, now);
+                continue;
+            }
             let before = *core.server(i);
             core.swap(i, &terms(case, i, is), anew, now);
             budget(was, is, &before, core.server(i), now);
         }
         masks.iter().for_each(|mask| core.regroup(*mask, now));
     });
-    sound(case, engine.core());
+    sound(case, engine.core(), grouped);
 }
 
 /// Plays a case that begins under the first policy; at each of the times given it goes on under the next.
-fn play(case: &Case, policies: &[&'static CorePolicy], times: &[u64]) -> Engine {
-    let mut engine = begin(case, policies[0]);
+fn play(case: &Case, policies: &[&'static CorePolicy], times: &[u64], grouped: bool) -> Engine {
+    let mut engine = begin(case, policies[0], grouped);
     let mut was = policies[0];
     for (i, time) in times.iter().enumerate() {
         engine.run(*time, *time);
         let is = policies[(i + 1) % policies.len()];
-        swap(case, &mut engine, was, is);
+        swap(case, &mut engine, was, is, grouped);
         was = is;
     }
     // To the end under one that serves whatever there is.
     engine.change(|_, _| ());
-    swap(case, &mut engine, was, common::policy("g-edf+cbs"));
+    swap(case, &mut engine, was, common::policy("g-edf+cbs"), grouped);
     engine.run(0, 8 * case.most);
     engine
 }
@@ -200,7 +217,16 @@ proptest! {
     fn nobody_is_lost_and_no_budget_is_made(
         case in systems(MIXED), policies in some(8, |_| true), times in times(40),
     ) {
-        let engine = play(&case, &policies, &times);
+        let engine = play(&case, &policies, &times, false);
+        let jobs: usize = case.tasks.iter().map(|t| t.times.len()).sum();
+        prop_assert_eq!(engine.completed, jobs as u64);
+    }
+
+    #[test]
+    fn no_member_of_a_group_is_lost(
+        case in systems(MIXED), policies in some(8, |p| !p.order.splits()), times in times(40),
+    ) {
+        let engine = play(&case, &policies, &times, true);
         let jobs: usize = case.tasks.iter().map(|t| t.times.len()).sum();
         prop_assert_eq!(engine.completed, jobs as u64);
     }
@@ -211,12 +237,12 @@ proptest! {
         policies in some(8, |p| isolates(p) && p.order.sets == Sets::Partitioned && !p.order.splits()),
         times in times(40),
     ) {
-        let mut engine = begin(&case, policies[0]);
+        let mut engine = begin(&case, policies[0], false);
         let mut was = policies[0];
         for (i, time) in times.iter().enumerate() {
             engine.run(*time, *time);
             let is = policies[(i + 1) % policies.len()];
-            swap(&case, &mut engine, was, is);
+            swap(&case, &mut engine, was, is, false);
             was = is;
         }
         engine.run(0, case.most);

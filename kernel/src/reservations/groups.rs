@@ -10,7 +10,7 @@ use onbeat_model::policy::{Key, Order, Server};
 use onbeat_model::protocol::{self, Group, Response};
 use onbeat_model::units::{clip, format_duration};
 
-use super::{Book, Held, Peer, Problem, State, problem};
+use super::{Book, Held, Inside, Peer, Problem, State, problem};
 use crate::engine::Engine;
 use crate::limits;
 use crate::machine::{cpus_of, format_cpus, mask_of};
@@ -99,7 +99,7 @@ impl<E: Engine, S: System> Book<E, S> {
             since: Instant::now(),
             record,
             within,
-            members: Some(order),
+            members: Some(Inside { order, rule: server }),
             purse: wanted.purse,
         };
         self.held.insert(id, held);
@@ -177,7 +177,7 @@ impl<E: Engine, S: System> Book<E, S> {
     /// Core's number of the order over the members of `group`, or over all that is in none.
     pub(super) fn order_within(&self, group: Option<u32>, room: usize) -> u32 {
         let own = self.rooms[room].settings.core_order();
-        group.and_then(|id| self.held.get(&id)?.members).unwrap_or(own)
+        group.and_then(|id| self.held.get(&id)?.members).map_or(own, |inside| inside.order)
     }
 
     /// The account that a reservation counts on: a member's group has one.

@@ -14,7 +14,7 @@ use super::{Book, Held, Peer, Problem, REST_MOST, Room, State, problem};
 use crate::engine::Engine;
 use crate::priority::Raised;
 use crate::scheduler::Rule;
-use crate::settings::Settings;
+use crate::settings::{Settings, kind};
 use crate::system::System;
 
 /// How many of those that would not fit a refusal names.
@@ -26,6 +26,8 @@ struct Planned {
     place: Place,
     fits: bool,
     period: u64,
+    /// A group's own.
+    kind: Option<u32>,
 }
 
 impl<E: Engine, S: System> Book<E, S> {
@@ -114,19 +116,18 @@ impl<E: Engine, S: System> Book<E, S> {
 
     /// Whether all that is held in a set fits under its new policy, and where each goes.
     fn tried(&self, room: usize, is: &Settings) -> Result<(Admission, Vec<Planned>), Problem> {
-        let here = |h: &&Held| h.room == room;
-        if let Some(group) = self.held.values().filter(here).find(|h| h.members.is_some()) {
+        // Members go where their groups go, and keep the order and the rules in there.
+        let here = |h: &Held| h.room == room && h.within.is_none();
+        let whole = |h: &Held| h.purse.is_some() || h.members.is_some();
+        if is.order.splits()
+            && let Some(h) = self.held.values().find(|h| h.room == room && whole(h))
+        {
             return problem(
                 format!(
-                    "the set holds the group {:?}, and groups keep their policy",
-                    group.record.name
+                    "{} splits reservations, and {:?} is a group or takes from a purse",
+                    is.policy(),
+                    h.record.name
                 ),
-                "remove the groups first (`onbeat group remove`)",
-            );
-        }
-        if is.order.splits() && self.held.values().filter(here).any(|h| h.purse.is_some()) {
-            return problem(
-                format!("{} splits reservations, and some there take from purses", is.policy()),
                 "choose another policy, such as p-edf+cbs",
             );
         }
@@ -143,7 +144,8 @@ impl<E: Engine, S: System> Book<E, S> {
             };
             let fits = fits || is.order.key.chooses();
             let live = h.state == State::Live;
-            let rest = is.longest_rest(is.server, h.demand.budget, h.demand.period);
+            let server = h.members.as_ref().map_or(is.server, |inside| inside.rule);
+            let rest = is.longest_rest(server, h.demand.budget, h.demand.period);
             if live && ((h.guaranteed && !fits) || rest > REST_MOST) {
                 let (budget, period) =
                     (format_duration(h.demand.budget), format_duration(h.demand.period));
@@ -152,7 +154,8 @@ impl<E: Engine, S: System> Book<E, S> {
             if !live {
                 admission.release(*id);
             }
-            planned.push(Planned { id: *id, place, fits, period: h.demand.period });
+            let kind = h.members.as_ref().map(|inside| kind(inside.rule));
+            planned.push(Planned { id: *id, place, fits, period: h.demand.period, kind });
         }
         if !left_out.is_empty() {
             let more = left_out.len().saturating_sub(NAMED);
@@ -184,9 +187,9 @@ impl<E: Engine, S: System> Book<E, S> {
         let _raised = Raised::now();
         let (rate, domains) = (self.rate(), is.domains());
         let anew = !(was.isolates() && is.isolates() && was.domains() == domains);
-        let rule = Rule { kind: is.kind(), order: is.core_order(), anew };
         domains.iter().try_for_each(|cpus| self.engine.regroup(*cpus)).map_err(failed)?;
-        for Planned { id, place, .. } in planned {
+        for Planned { id, place, kind, .. } in planned {
+            let rule = Rule { kind: kind.unwrap_or(is.kind()), order: is.core_order(), anew };
             self.engine.swap(*id, place, rate, rule).map_err(failed)?;
         }
         domains.iter().try_for_each(|cpus| self.engine.regroup(*cpus)).map_err(failed)

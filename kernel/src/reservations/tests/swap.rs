@@ -151,6 +151,12 @@ fn whoever_may_not_or_names_what_is_not_there_gets_a_remedy() {
     let answer = book.answer(ROOT, Request::Reorder { order: "berate".into() });
     assert!(matches!(answer, Response::Swapped { .. }), "{answer:?}");
     assert_eq!(fake.0.borrow().others, 1);
+    swapped(book.answer(ROOT, to("default", "g-edzl+cbs")));
+}
+
+#[test]
+fn a_group_goes_where_its_set_goes_and_keeps_its_rule_and_what_is_inside() {
+    let (mut book, fake) = two_sets(Rights::default());
     let group = protocol::Group {
         name: "g".into(),
         budget_ns: MS,
@@ -158,14 +164,30 @@ fn whoever_may_not_or_names_what_is_not_there_gets_a_remedy() {
         deadline_ns: None,
         cpus: None,
         group: None,
-        order: None,
-        rule: None,
+        order: Some("rm".into()),
+        rule: Some("cbs-hard".into()),
         purse: None,
         set: Some("b".into()),
     };
-    granted(book.answer(ROOT, Request::Group(group)));
-    assert!(failed(book.answer(ROOT, to("b", "g-edzl+cbs"))).contains("holds the group \"g\""));
-    swapped(book.answer(ROOT, to("default", "g-edzl+cbs")));
+    let id = granted(book.answer(ROOT, Request::Group(group)));
+    fake.process(10, 0, 1);
+    let Request::Reserve(inside) = ask(10, 1, 20) else { panic!() };
+    let inside = Reserve { group: Some("g".into()), ..inside };
+    let member = granted(book.answer(ROOT, Request::Reserve(inside)));
+    fake.0.borrow_mut().rules.clear();
+    assert_eq!(swapped(book.answer(ROOT, to("b", "p-edf+cbs"))), 1);
+    let order = |name: &str| {
+        let Ok(Policy::Core { order, .. }) = name.parse() else { panic!("{name}") };
+        order.number()
+    };
+    let rules = fake.0.borrow().rules.clone();
+    let [(which, rule)] = rules[..] else { panic!("the member {member} stays: {rules:?}") };
+    assert_eq!((which, rule.kind), (id, crate::settings::kind(Server::CbsHard)));
+    assert_eq!(rule.order, order("p-edf+cbs"));
+    assert_eq!(fake.0.borrow().servers[&member].0.order, order("g-rm+cbs"));
+    let why = failed(book.answer(ROOT, to("b", "edf-wm+cbs")));
+    assert!(why.contains("\"g\" is a group or takes from a purse"), "{why}");
+    swapped(book.answer(ROOT, to("b", "g-edzl+cbs")));
 }
 
 #[test]
