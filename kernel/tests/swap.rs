@@ -21,11 +21,11 @@ use onbeat_model::protocol::{Group, Request, Reservation, Response};
 const MS: u64 = 1_000_000;
 
 /// Churn of programs, and so many swaps of everything.
-fn churn(cpus: u32, options: &[&str]) {
+fn churn(kernel: Flavour, cpus: u32, options: &[&str]) {
     let churn = built("onbeat-churn");
     let programs = [Path::new(env!("CARGO_BIN_EXE_scx_onbeat")), &churn];
     let command = [&["onbeat-churn", "--no-hotplug", "--no-reload"], options].concat();
-    let console = Machine::new(Flavour::Plain, cpus, &programs, &command).run();
+    let console = Machine::new(kernel, cpus, &programs, &command).run();
     let console = console.unwrap_or_else(|e| panic!("{e}"));
     let last = console.lines().rfind(|l| l.contains("nobody lost"));
     println!("{}", last.unwrap_or_else(|| panic!("{console}")));
@@ -35,14 +35,14 @@ fn churn(cpus: u32, options: &[&str]) {
 
 #[test]
 fn nobody_is_lost_in_120_swaps_of_policies_and_orders_while_programs_come_and_go() {
-    churn(2, &["--swaps", "120", "--seed", "1", "--tasks", "16"]);
+    churn(Flavour::Plain, 2, &["--swaps", "120", "--seed", "1", "--tasks", "16"]);
 }
 
 #[test]
 #[ignore = "takes minutes"]
 fn thousand() {
-    for seed in ["11", "12", "13"] {
-        churn(4, &["--swaps", "1000", "--seed", seed]);
+    for (kernel, seed) in [(Flavour::Plain, "11"), (Flavour::Rt, "12"), (Flavour::Plain, "13")] {
+        churn(kernel, 4, &["--swaps", "1000", "--seed", seed]);
     }
 }
 
