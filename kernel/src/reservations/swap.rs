@@ -45,6 +45,8 @@ impl<E: Engine, S: System> Book<E, S> {
         let was = self.rooms[room].settings.clone();
         let is = self.wanted(&was, policy)?;
         let begin = Instant::now();
+        // Who has not been taken over waits for us: not for others' turns in between.
+        let _raised = Raised::now();
         let mut reservations = 0;
         if is.policy() != was.policy() {
             // The plan is to be one for the CPUs there are now.
@@ -183,8 +185,6 @@ impl<E: Engine, S: System> Book<E, S> {
         let failed = |e: anyhow::Error| {
             Problem(format!("the policy cannot be swapped: {e:#}"), "restart scx_onbeat".into())
         };
-        // Who has not been taken over waits for us: not for others' turns in between.
-        let _raised = Raised::now();
         let (rate, domains) = (self.rate(), is.domains());
         let anew = !(was.isolates() && is.isolates() && was.domains() == domains);
         domains.iter().try_for_each(|cpus| self.engine.regroup(*cpus)).map_err(failed)?;

@@ -29,6 +29,8 @@ pub struct Player {
     /// Heartbeats at `since`.
     seen: [u64; CREW],
     since: [Instant; CREW],
+    /// CPU time that it had had when it was silent for too long for the first time, ns.
+    doubted: Option<u64>,
     stopped: bool,
     /// When its real-time class is taken back.
     real_time_until: Option<Instant>,
@@ -57,6 +59,7 @@ impl Player {
             slot,
             seen: [0; CREW],
             since: [Instant::now(); CREW],
+            doubted: None,
             stopped: false,
             real_time_until: None,
             reservation: None,
@@ -146,10 +149,27 @@ impl Player {
             let beats = board.beats(self.slot + of);
             if beats != self.seen[of] || self.stopped {
                 (self.seen[of], self.since[of]) = (beats, now);
+                self.doubted = None;
             }
-            alive &= now - self.since[of] <= PATIENCE;
+            if now - self.since[of] > PATIENCE {
+                match self.is_slow() {
+                    true => self.since[of] = now,
+                    false => alive = false,
+                }
+            }
         }
         Ok(alive)
+    }
+
+    /// Whether what has not beaten for long is merely slow: SCHED_IDLE is served a turn each few seconds, and to
+    /// execute a program anew takes many. Of several threads one may be lost all the same.
+    fn is_slow(&mut self) -> bool {
+        if ROLES[self.role].1 != 1 {
+            return false;
+        }
+        let text = fs::read_to_string(format!("/proc/{}/schedstat", self.pid)).unwrap_or_default();
+        let used = text.split(' ').next().and_then(|ns| ns.parse().ok()).unwrap_or(0);
+        self.doubted.replace(used).is_none_or(|before| used > before)
     }
 
     /// Heartbeats of its threads.
