@@ -123,7 +123,7 @@ impl Admission {
         } else if ranks && demand.hard {
             "no CPU it may use has enough left for a hard one beside what soft ones need".into()
         } else if self.plan.lightest().is_some_and(|most| demand.load() > most) {
-            "it is too heavy for a soft one: of m CPUs one may take less than what hard ones leave over 2m - 2".into()
+            "it is too heavy for a soft one: on m CPUs its load must be below what hard ones leave / (2m - 2)".into()
         } else if domains == Domains::Global {
             "the CPUs it may use have not enough left together".into()
         } else if splits {

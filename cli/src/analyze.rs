@@ -32,10 +32,10 @@ const TASKS_FOR_CHANGES: usize = 40;
 
 /// Say whether a task set's deadlines are met, by schedulability tests
 ///
-/// A task counts with its budget, on whole CPUs, and so does a group for its members, of which is said whether the
-/// group's budget is enough for them: the share of best-effort work is left out. "yes" and "no" are proven;
-/// "?" means that the test is only sufficient and cannot tell. With --admit the service's own admission test is asked,
-/// too.
+/// Each task counts with its budget, and so does each group in place of its members; of groups it also says whether
+/// the budget is enough for the members. CPUs count as whole: the share of best-effort work is left out. "yes" and
+/// "no" are proven; "?" means that the test is only sufficient and cannot tell. With --admit the service's own
+/// admission test is asked, too.
 #[derive(Debug, Args)]
 pub struct Options {
     /// The task-set file

@@ -144,7 +144,7 @@ impl Admitted {
             let _ = match late {
                 Some(late) => writeln!(
                     text,
-                    "Hard ones are never late within their budgets, soft ones by at most {}.",
+                    "Hard ones are never late within their budgets, soft ones at most {} late.",
                     format_duration(*late)
                 ),
                 None => writeln!(
@@ -156,8 +156,8 @@ impl Admitted {
         if *blind {
             let _ = writeln!(
                 text,
-                "Without a server a job that follows the last one at once keeps its deadline, and may delay \
-                 others: say\n{policy}+cbs, or marks = true."
+                "Without a server a job that follows another without a sleep keeps the other's deadline, \
+                 and may\ndelay others: use {policy}+cbs, or marks = true."
             );
         }
         text
