@@ -144,10 +144,15 @@ fn reserve(pid: u32, params: &Params) -> Option<u32> {
 
 /// A child that only sleeps, and dies with us.
 fn sleeping_child() -> Option<u32> {
+    let parent = std::process::id();
     // SAFETY: the child only sleeps, and touches no lock.
     match unsafe { libc::fork() } {
         0 => unsafe {
             libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
+            // We may have been killed before it came so far.
+            if libc::getppid() as u32 != parent {
+                libc::_exit(0);
+            }
             loop {
                 libc::pause();
             }
