@@ -72,11 +72,7 @@ pub(super) fn read(
     };
     let mut sections: Vec<At<Section>> = Vec::new();
     for item in list.value.iter() {
-        let Some(entries) = item.get_ref().as_table() else {
-            return table::wrong_type(item, "a section", "a table", &LIKE[1..LIKE.len() - 1]);
-        };
-        let known = ["resource", "from", "length"];
-        let s = Table::new(entries, item.span().start, "a section", &known)?;
+        let s = table::of(item, "a section", LIKE, &["resource", "from", "length"])?;
         sections.push(At { at: s.at, value: section(&s, longest, resources)? });
     }
     // Stable: of two that are alike the first in the file is the outer one.
