@@ -156,15 +156,11 @@ pub(super) fn check(top: &Table<'_, '_>, set: &TaskSet) -> Result<(), Fault> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::samples::beside_a_task;
     use super::*;
-    use std::path::Path;
 
     fn parse(load: &str) -> Result<TaskSet, String> {
-        let text = format!(
-            "cpus = 1\nduration = \"9s\"\n[[task]]\nname = \"a\"\nperiod = \"10ms\"\n\
-             work = {{ constant = \"5ms\" }}\n[[best_effort.load]]\n{load}"
-        );
-        TaskSet::from_bytes(text.as_bytes(), Path::new("x.toml")).map_err(|e| e.to_string())
+        beside_a_task(&format!("[[best_effort.load]]\n{load}"))
     }
 
     #[test]

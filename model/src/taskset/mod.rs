@@ -8,6 +8,8 @@ mod parse;
 mod plays;
 mod purse;
 mod rank;
+#[cfg(test)]
+mod samples;
 mod sections;
 mod sets;
 mod table;

@@ -9,7 +9,7 @@ use crate::taskset::TaskSet;
 use crate::units::MS;
 use proptest::prelude::*;
 
-/// `groups` beside the outermost one, of 12 ms in 20 ms, and a task of 1 µs in 40 ms in each of `fill`.
+/// `groups` beside the outermost one, of 12 ms in 20 ms, and a task of 1 ns in 40 ms in each of `fill`.
 fn parse(groups: &str, fill: &[&str]) -> Result<TaskSet, String> {
     let mut text = format!(
         "cpus = 1\nduration = \"1s\"\npolicies = [\"p-edf+cbs-hard\"]\n[[group]]\nname = \"out\"\n\
@@ -17,7 +17,7 @@ fn parse(groups: &str, fill: &[&str]) -> Result<TaskSet, String> {
     );
     for group in fill {
         text += &format!(
-            "[[task]]\nname = \"in-{group}\"\nperiod = \"40ms\"\nbudget = \"1us\"\ngroup = \"{group}\"\n\
+            "[[task]]\nname = \"in-{group}\"\nperiod = \"40ms\"\nbudget = \"1ns\"\ngroup = \"{group}\"\n\
              work = {{ constant = \"1us\" }}\n"
         );
     }
