@@ -3,6 +3,7 @@
 
 mod admit;
 mod groups;
+mod purses;
 mod shared;
 
 use std::borrow::Cow;
@@ -33,7 +34,7 @@ const TASKS_FOR_CHANGES: usize = 40;
 /// Say whether a task set's deadlines are met, by schedulability tests
 ///
 /// A task counts with its budget, on whole CPUs, and so does a group for its members, of which is said whether the
-/// group's budget is enough for them: the share of best-effort work is left out. "yes" and "no" are proven;
+/// group's budget is enough for them; of purses, whether they make anybody wait: the share of best-effort work is left out. "yes" and "no" are proven;
 /// "?" means that the test is only sufficient and cannot tell. With --admit the service's own admission test is asked,
 /// too.
 #[derive(Debug, Args)]
@@ -118,8 +119,11 @@ struct Judgement {
     tasks: Vec<Sporadic>,
     findings: Vec<Finding>,
     groups: groups::Judged,
-    /// Why nothing but groups is tested.
+    purses: purses::Judged,
+    /// Why nothing but groups and purses is tested.
     left_out: Option<String>,
+    /// Which tests do not hold for the set, and why.
+    dropped: Option<shared::Dropped>,
 }
 
 impl Judgement {
@@ -127,20 +131,24 @@ impl Judgement {
         let (names, tasks, left_out) = match sporadic(set) {
             Ok((names, tasks)) => (names, tasks, None),
             // Groups are tested all the same.
-            Err(why) if !set.groups.is_empty() && options.tests.is_empty() => {
+            Err(why)
+                if (!set.groups.is_empty() || !set.purses.is_empty())
+                    && options.tests.is_empty() =>
+            {
                 (vec![], vec![], Some(why.to_string()))
             }
             Err(why) => return Err(why),
         };
         let cpus = set.cpus as usize;
         let tests = chosen(&options.tests, cpus)?;
-        let findings = shared::one_after_the_other(set, tests, !options.tests.is_empty())?
+        let (tests, dropped) = shared::one_after_the_other(set, tests, !options.tests.is_empty())?;
+        let findings = tests
             .into_iter()
             .filter(|_| left_out.is_none())
             .map(|test| Finding::of(test, as_played(test, &tasks), cpus))
             .collect();
-        let groups = groups::Judged::of(set);
-        Ok(Self { set: set.clone(), names, tasks, findings, groups, left_out })
+        let (groups, purses) = (groups::Judged::of(set), purses::Judged::of(set));
+        Ok(Self { set: set.clone(), names, tasks, findings, groups, purses, left_out, dropped })
     }
 
     /// With the CPUs called by these numbers.
@@ -154,20 +162,29 @@ impl Judgement {
     }
 
     fn table(&self) -> String {
-        let Self { set, names, tasks, findings, groups, left_out } = self;
+        let Self { set, names, tasks, findings, groups, purses, left_out, dropped } = self;
         let tests = match left_out {
             None => table(set, names, tasks, findings),
-            Some(why) => format!("{}: only groups are tested: {why}\n", set.name),
+            Some(why) => format!("{}: only groups and purses are tested: {why}\n", set.name),
         };
-        tests + &groups.table(set)
+        let dropped = dropped.as_ref().filter(|_| left_out.is_none());
+        let dropped = dropped.map_or(String::new(), |dropped| format!("\n{dropped}\n"));
+        tests + &dropped + &groups.table(set) + &purses.table(set)
     }
 
     fn object(&self) -> Value {
-        let Self { set, names, tasks, findings, groups, left_out } = self;
+        let Self { set, names, tasks, findings, groups, purses, left_out, dropped } = self;
         let mut object = object(set, names, tasks, findings);
         if !set.groups.is_empty() {
             object["groups"] = groups.object(set);
             object["tests_left_out"] = left_out.clone().into();
+        }
+        if !set.purses.is_empty() {
+            object["purses"] = purses.object(set);
+        }
+        if let Some(dropped) = dropped {
+            object["tests_that_do_not_hold"] =
+                json!({ "tests": dropped.tests, "why": dropped.why });
         }
         object
     }
@@ -389,6 +406,7 @@ fn remarks(set: &TaskSet) -> String {
              holds.\nAsk with --admit {ranks}, which says what is admitted and how late soft ones can be."
         );
     }
+    text += &ignored(set);
     let beyond: Vec<&str> =
         set.tasks.iter().filter(|t| t.deadline > t.period).map(|t| t.name.as_str()).collect();
     if !beyond.is_empty() {
@@ -426,6 +444,12 @@ fn remarks(set: &TaskSet) -> String {
         );
     }
     text
+}
+
+/// What policies of the set that are not Onbeat's own make of groups, purses and sets of CPUs.
+fn ignored(set: &TaskSet) -> String {
+    crate::playable::ignored(set, &set.policies)
+        .map_or(String::new(), |what| format!("\n{what}.\n"))
 }
 
 fn ms(ns: u64) -> String {

@@ -5,14 +5,11 @@
 mod guest;
 
 use std::os::unix::process::CommandExt;
-use std::path::Path;
 use std::process::Child;
-use std::sync::OnceLock;
 use std::time::Duration;
 
-use guest::{Facts, Machine, burn, fact, finish, part, scheduler, signal, soon, start};
+use guest::{Facts, burn, fact, finish, part, scheduler, signal, soon, start};
 use onbeat_client::{Params, Service};
-use onbeat_lab::Flavour;
 use onbeat_model::protocol::{Group, Purse, Request, Reservation, Response};
 use onbeat_model::taskset::Segment;
 
@@ -21,14 +18,7 @@ const MS: u64 = 1_000_000;
 const WATCHED: Duration = Duration::from_secs(2);
 
 fn facts() -> &'static Facts {
-    static FACTS: OnceLock<Result<Facts, String>> = OnceLock::new();
-    let facts = FACTS.get_or_init(|| {
-        let program = Path::new(env!("CARGO_BIN_EXE_scx_onbeat"));
-        let facts = Machine::of_this_test(Flavour::Plain, 2, &[program]).facts();
-        facts.iter().flatten().for_each(|(name, value)| println!("{name}: {value}"));
-        facts
-    });
-    facts.as_ref().unwrap_or_else(|e| panic!("{e}"))
+    guest::facts_of_two_cpus(env!("CARGO_BIN_EXE_scx_onbeat"))
 }
 
 /// Thousandths of a CPU.
@@ -104,15 +94,11 @@ fn a_killed_service_leaves_members_to_the_kernel_and_the_next_one_has_no_groups(
 fn group(name: &str, budget: u64, period: u64, within: Option<&str>) -> Group {
     Group {
         name: name.into(),
-        budget_ns: budget,
-        period_ns: period,
-        deadline_ns: None,
-        cpus: None,
+        budget_ns: Some(budget),
+        period_ns: Some(period),
         group: within.map(str::to_owned),
-        order: None,
         rule: Some("cbs-hard".into()),
-        purse: None,
-        set: None,
+        ..Default::default()
     }
 }
 
@@ -208,7 +194,7 @@ fn user() {
     let small = Params::new(MS, 40 * MS);
     fact("user-fills-root-s", said(service.reserve(me, "x", &small.clone().in_group("group"))));
     // Half of two CPUs may be held by one user.
-    let much = |name| Group { budget_ns: 36 * MS, ..group(name, 0, 40 * MS, None) };
+    let much = |name| Group { budget_ns: Some(36 * MS), ..group(name, 0, 40 * MS, None) };
     fact("user-own", said(service.group(&much("mine"))));
     fact("user-purse", said(service.purse(&purse("mine", MS, None))));
     fact("user-second", said(service.group(&group("second", MS, 40 * MS, None))));

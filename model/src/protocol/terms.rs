@@ -4,11 +4,11 @@
 use serde::{Deserialize, Serialize};
 
 use crate::rank::Rank;
-use crate::taskset::{Segment, limits};
+use crate::taskset::{Portion, Segment, limits};
 use crate::units::{Fraction, clip, format_duration};
 
 /// Parameters of a reservation: `budget_ns` every `period_ns`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Reserve {
     /// Process whose threads and children are served; must belong to the asker.
     pub pid: u32,
@@ -59,16 +59,22 @@ pub struct Purse {
     pub segments: Vec<Segment>,
 }
 
-/// What a group is to have: `budget_ns` every `period_ns` for all its members together.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+/// What a group is to have: `budget_ns` every `period_ns` for all its members together; or, inside another, a part of
+/// what that one leaves.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Group {
     /// By it members name it: 1 to 64 printable characters, no other group's.
     pub name: String,
-    /// CPU time per period, ns.
-    pub budget_ns: u64,
-    /// Period, ns.
-    pub period_ns: u64,
-    /// Relative deadline, ns, at most the period; the period if absent.
+    /// CPU time per period, ns. Absent, inside another group: a part by weight of what that one's other members leave.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub budget_ns: Option<u64>,
+    /// Its weight in that; absent: the usual one, and it only orders its members, without a limit of its own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub weight: Option<u64>,
+    /// Period, ns; absent: that of the group that serves it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub period_ns: Option<u64>,
+    /// Relative deadline, ns, at most the period; absent: the period, or with that the one of the group that serves it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deadline_ns: Option<u64>,
     /// CPUs its members may use; all if absent.
@@ -157,21 +163,42 @@ impl Reserve {
 }
 
 impl Group {
-    /// The same as a reservation of process `pid`.
-    pub fn as_reserve(&self, pid: u32) -> Reserve {
+    /// Where its budget comes from.
+    pub fn portion(&self) -> Portion {
+        match (self.budget_ns, self.weight) {
+            (Some(_), _) => Portion::Budget,
+            (None, Some(weight)) => Portion::Weight(weight),
+            (None, None) => Portion::Orders,
+        }
+    }
+
+    /// Period and relative deadline, ns, with those of the group `around` it where it has none.
+    pub fn times(&self, around: Option<(u64, u64)>) -> (u64, u64) {
+        let (period, deadline) = match (self.period_ns, around) {
+            (Some(period), _) => (period, period),
+            (None, around) => around.unwrap_or_default(),
+        };
+        (period, self.deadline_ns.unwrap_or(deadline))
+    }
+
+    /// The same as a reservation of process `pid` with this budget, period and deadline, ns.
+    pub fn as_reserve(
+        &self,
+        pid: u32,
+        budget_ns: u64,
+        (period_ns, deadline): (u64, u64),
+    ) -> Reserve {
         Reserve {
             pid,
             name: self.name.clone(),
-            budget_ns: self.budget_ns,
-            period_ns: self.period_ns,
-            deadline_ns: self.deadline_ns,
+            budget_ns,
+            period_ns,
+            deadline_ns: Some(deadline),
             cpus: self.cpus.clone(),
-            marks: false,
-            value: None,
-            class: None,
             group: self.group.clone(),
             purse: self.purse.clone(),
             set: self.set.clone(),
+            ..Default::default()
         }
     }
 
@@ -180,7 +207,42 @@ impl Group {
     /// # Errors
     /// What is wrong and what to write instead.
     pub fn check(&self) -> Result<(), String> {
-        self.as_reserve(1).check()
+        check_name(&self.name)?;
+        let name = clip(&self.name);
+        if self.group.is_none() {
+            for (word, missing) in
+                [("budget", self.budget_ns.is_none()), ("period", self.period_ns.is_none())]
+            {
+                if missing {
+                    return Err(format!(
+                        "the group \"{name}\" is in no other and has no {word}; give it budget and period, or name \
+                         the group that it is part of"
+                    ));
+                }
+            }
+        }
+        match (self.weight, self.budget_ns) {
+            (Some(weight), _) if !(1..=limits::WEIGHT).contains(&weight) => {
+                return Err(format!("a weight is from 1 to {}", limits::WEIGHT));
+            }
+            (Some(_), Some(_)) => {
+                return Err(format!(
+                    "the group \"{name}\" has a budget and a weight; leave one out: a weight is for a part of what \
+                     others' budgets leave"
+                ));
+            }
+            (None, None) if self.rule.is_some() => {
+                return Err(format!(
+                    "the group \"{name}\" has a rule, but no budget to enforce; give it a weight or a budget, or \
+                     leave the rule out: then it only orders"
+                ));
+            }
+            _ => {}
+        }
+        // What is not there yet is another group's, and sound.
+        let (period, _) = self.times(Some((limits::TIME, limits::TIME)));
+        let budget = self.budget_ns.unwrap_or(1);
+        self.as_reserve(1, budget, (period, self.deadline_ns.unwrap_or(period))).check()
     }
 }
 

@@ -6,9 +6,11 @@ use std::iter::successors;
 use serde::{Deserialize, Serialize};
 
 mod budgets;
+mod division;
 
 pub(super) use budgets::divide;
 use budgets::{inherit, only_orders, portion};
+pub use division::Division;
 
 use super::parse::{cpu_list, plain_name};
 use super::table::{At, Fault, Table, fault};

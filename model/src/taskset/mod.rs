@@ -16,7 +16,7 @@ mod table;
 mod work;
 mod write;
 
-pub use group::{Group, Portion};
+pub use group::{Division, Group, Portion};
 pub use load::{Arrivals, BestEffortLoad};
 pub use purse::{Purse, Segment};
 pub use sections::{Section, Step};

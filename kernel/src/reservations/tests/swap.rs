@@ -151,18 +151,7 @@ fn whoever_may_not_or_names_what_is_not_there_gets_a_remedy() {
     let answer = book.answer(ROOT, Request::Reorder { order: "berate".into() });
     assert!(matches!(answer, Response::Swapped { .. }), "{answer:?}");
     assert_eq!(fake.0.borrow().others, 1);
-    let group = protocol::Group {
-        name: "g".into(),
-        budget_ns: MS,
-        period_ns: 10 * MS,
-        deadline_ns: None,
-        cpus: None,
-        group: None,
-        order: None,
-        rule: None,
-        purse: None,
-        set: Some("b".into()),
-    };
+    let group = protocol::Group { set: Some("b".into()), ..a_group("g", 1, 10) };
     granted(book.answer(ROOT, Request::Group(group)));
     assert!(failed(book.answer(ROOT, to("b", "g-edzl+cbs"))).contains("holds the group \"g\""));
     swapped(book.answer(ROOT, to("default", "g-edzl+cbs")));

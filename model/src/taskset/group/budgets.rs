@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Budgets of groups: those of the file, and those that are a part of what the group around leaves.
 
-use super::{Entry, Group, Portion, cpus_of, within};
+use super::{Division, Entry, Group, Portion, cpus_of, within};
 use crate::taskset::parse::check_budget;
 use crate::taskset::table::{At, Fault, Table, fault};
 use crate::taskset::{TaskEntry, limits};
@@ -122,22 +122,12 @@ fn part(
     let own = own.map(|group| (group.budget, group.period, 1));
     let of_tasks = tasks.iter().filter(|task| task.group == Some(parent));
     let of_tasks = of_tasks.map(|t| (t.budget.unwrap_or(0), t.period, u64::from(t.count)));
-    // Rounded so that all together never have more than there is.
-    let asked = own.chain(of_tasks).map(|(budget, period, count)| {
-        let scaled = u128::from(budget) * u128::from(around.period);
-        scaled.div_ceil(u128::from(period)) * u128::from(count)
-    });
-    let asked: u128 = asked.sum();
-    let left = u128::from(around.budget).saturating_sub(asked);
-    let weights: u64 = inside().filter_map(|group| group.portion.weight()).sum();
-    let weight = group.portion.weight().unwrap_or(0);
-    let mine = left * u128::from(weight) * u128::from(group.period)
-        / (u128::from(weights.max(1)) * u128::from(around.period));
-    // No group has more than its period.
-    let mine = u64::try_from(mine).unwrap_or(u64::MAX);
+    let weights = inside().filter_map(|group| group.portion.weight()).sum();
+    let whole = (around.budget, around.period);
+    let division = Division::new(whole, own.chain(of_tasks), weights);
+    let mine = division.part(group.portion.weight().unwrap_or(0), group.period);
     let show = format_duration;
     if mine == 0 {
-        let asked = u64::try_from(asked).unwrap_or(u64::MAX);
         let reason = format!(
             "nothing is left for the group \"{}\": \"{}\", which it is in, has {} every {}, and the budgets there \
              ask for {} of that",
@@ -145,7 +135,7 @@ fn part(
             around.name,
             show(around.budget),
             show(around.period),
-            show(asked)
+            show(division.asked())
         );
         let remedy = format!("lower these budgets, or raise that of \"{}\"", around.name);
         return fault(at(top, &group.name, "weight"), reason, remedy);
