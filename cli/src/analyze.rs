@@ -4,6 +4,7 @@
 mod admit;
 mod groups;
 mod purses;
+mod remarks;
 mod shared;
 
 use std::borrow::Cow;
@@ -21,7 +22,7 @@ use onbeat_analysis::semi::{Plan, Share};
 use onbeat_analysis::sporadic::{Sporadic, Verdict, compare_utilization, utilization};
 use onbeat_kernel::machine::cpus_of;
 use onbeat_model::taskset::{Part, TaskSet};
-use onbeat_model::units::{Fraction, format_duration, format_percent};
+use onbeat_model::units::format_duration;
 use serde_json::{Value, json};
 
 use crate::output::print;
@@ -34,9 +35,9 @@ const TASKS_FOR_CHANGES: usize = 40;
 /// Say whether a task set's deadlines are met, by schedulability tests
 ///
 /// A task counts with its budget, on whole CPUs, and so does a group for its members, of which is said whether the
-/// group's budget is enough for them; of purses, whether they make anybody wait: the share of best-effort work is left out. "yes" and "no" are proven;
-/// "?" means that the test is only sufficient and cannot tell. With --admit the service's own admission test is asked,
-/// too.
+/// group's budget is enough for them; of purses, whether they make anybody wait. The share of best-effort work is left
+/// out. "yes" and "no" are proven; "?" means that the test is only sufficient and cannot tell. With --admit the
+/// service's own admission test is asked, too.
 #[derive(Debug, Args)]
 pub struct Options {
     /// The task-set file
@@ -107,7 +108,7 @@ pub fn run(options: &Options) -> Result<ExitCode> {
     } else {
         let tables: Vec<String> = judged.iter().map(Judgement::table).collect();
         let admitted = admitted.map_or(String::new(), |admitted| admitted.table());
-        print(&(tables.join("\n") + &admitted + &remarks(&set)))?;
+        print(&(tables.join("\n") + &admitted + &remarks::remarks(&set)))?;
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -394,62 +395,6 @@ fn signed(deadline: u64, time: u64) -> String {
         Some(left) => format_duration(left),
         None => format!("-{}", format_duration(time - deadline)),
     }
-}
-
-/// What the answers do not say.
-fn remarks(set: &TaskSet) -> String {
-    let mut text = String::new();
-    if let Some(ranks) = set.policies.iter().find(|p| p.order().is_some_and(|o| o.key.ranks())) {
-        let _ = writeln!(
-            text,
-            "\nThe tests know no classes: under {ranks}, where hard ones go before soft ones, none of their answers \
-             holds.\nAsk with --admit {ranks}, which says what is admitted and how late soft ones can be."
-        );
-    }
-    text += &ignored(set);
-    let beyond: Vec<&str> =
-        set.tasks.iter().filter(|t| t.deadline > t.period).map(|t| t.name.as_str()).collect();
-    if !beyond.is_empty() {
-        let _ = writeln!(
-            text,
-            "\nDue after the next release: {}. Onbeat's EDF serves such jobs as if due at the ends of their \
-             periods, and the\ntests for EDF count them so.",
-            beyond.join(", ")
-        );
-    }
-    for task in &set.tasks {
-        let longest = task.work.longest().map(|longest| longest * u64::from(task.threads));
-        if let (Some(longest), Some(budget)) = (longest, task.budget)
-            && longest > budget
-        {
-            let _ = writeln!(
-                text,
-                "\nJobs of {} take up to {}, more than their budget of {}: the answers hold only \
-                 for jobs within it.",
-                task.name,
-                format_duration(longest),
-                format_duration(budget)
-            );
-        }
-    }
-    if *set.best_effort_share.numer() > 0 {
-        let _ = writeln!(
-            text,
-            "\nThe tests count whole CPUs, but `onbeat sim`, `lab` and `run` keep {} of each for best-effort work,\n\
-             which some policies let delay a job by {piece} more. Before you rely on an answer, divide budgets by\n\
-             {} and shorten deadlines by {piece}, or set best_effort_share = \"0%\".",
-            format_percent(set.best_effort_share),
-            format_percent(Fraction::from_integer(1) - set.best_effort_share),
-            piece = format_duration(onbeat_sim::SHARE_QUANTUM)
-        );
-    }
-    text
-}
-
-/// What policies of the set that are not Onbeat's own make of groups, purses and sets of CPUs.
-fn ignored(set: &TaskSet) -> String {
-    crate::playable::ignored(set, &set.policies)
-        .map_or(String::new(), |what| format!("\n{what}.\n"))
 }
 
 fn ms(ns: u64) -> String {

@@ -83,8 +83,8 @@ pub fn run(options: &Options) -> Result<ExitCode> {
     let set = TaskSet::load(&options.file)?;
     if !set.sets.is_empty() {
         bail!(
-            "{}: the limit knows one set of CPUs, and the file has {} [[set]]; ask with a file for each set, with its CPUs \
-             and its tasks",
+            "{}: the limit knows one set of CPUs, and the file has {} [[set]]; ask with a file for each set, with \
+             its CPUs and its tasks",
             options.file.display(),
             set.sets.len()
         );

@@ -9,7 +9,8 @@ use common::{File, complaint, object, onbeat, said};
 fn file(policies: &str, tables: &str, task: &str) -> File {
     File::new(format!(
         "cpus = 2\nduration = \"1s\"\nbest_effort_share = \"0%\"\npolicies = [{policies}]\n{tables}\n\
-         [[task]]\nname = \"a\"\ncount = 2\nperiod = \"40ms\"\nbudget = \"8ms\"\nwork = {{ constant = \"8ms\" }}\n{task}\n"
+         [[task]]\nname = \"a\"\ncount = 2\nperiod = \"40ms\"\nbudget = \"8ms\"\n\
+         work = {{ constant = \"8ms\" }}\n{task}\n"
     ))
 }
 

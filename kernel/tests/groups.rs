@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Groups and purses on a real kernel: what members get, who may make and fill one, and how they end. Needs QEMU and a fetched
-//! kernel (`make setup`).
+//! Groups and purses on a real kernel: what members get, who may make and fill one, and how they end. Needs QEMU and a
+//! fetched kernel (`make setup`).
 
 mod guest;
 
@@ -37,6 +37,15 @@ fn members_get_theirs_of_it_and_a_group_inside_no_more_than_its_own() {
     // Hard ones, of 2 ms and 4 ms, each inside 10 ms in 40 ms; the second is in a group of 3 ms.
     assert!((46..=52).contains(&share("outer-member")), "{}", share("outer-member"));
     assert!((70..=77).contains(&share("inner-member")), "{}", share("inner-member"));
+}
+
+#[test]
+fn weights_divide_what_is_left_and_anew_when_a_member_comes() {
+    // 4 and 12 ms of 40 ms, then 3 and 9. Whose budget comes while the group around rests loses some of it.
+    for (name, due) in [("light", 100), ("heavy", 300), ("light-less", 75), ("heavy-less", 225)] {
+        assert!((due * 9 / 10..=due + 5).contains(&share(name)), "{name}: {}", share(name));
+    }
+    assert_eq!(facts()["weights-gone"], "true");
 }
 
 #[test]
@@ -139,6 +148,31 @@ fn red_linux(service: &mut Service) {
     fact("purse-gone", soon(|| remove(service, "j6").is_ok()));
 }
 
+/// Two groups with weights of 1 and 3 in one of 16 ms in 40 ms, each with a program that never sleeps; then a third
+/// program of 4 ms beside them.
+fn weights(service: &mut Service) {
+    let mut ids = vec![service.group(&group("shared", 16 * MS, 40 * MS, None)).unwrap().id];
+    for (name, weight) in [("light", 1), ("heavy", 3)] {
+        let weight = Some(weight);
+        let (budget_ns, period_ns) = (None, None);
+        let by = Group { budget_ns, period_ns, weight, ..group(name, 0, 0, Some("shared")) };
+        ids.push(service.group(&by).unwrap().id);
+    }
+    let mut children = vec![member("light", 16 * MS, 40 * MS), member("heavy", 16 * MS, 40 * MS)];
+    let shares = watch(&children);
+    fact("light", shares[0]);
+    fact("heavy", shares[1]);
+    children.push(member("shared", 4 * MS, 40 * MS));
+    // Parts count from the next period on.
+    std::thread::sleep(Duration::from_millis(100));
+    let shares = watch(&children);
+    fact("light-less", shares[0]);
+    fact("heavy-less", shares[1]);
+    end(children);
+    ids.reverse();
+    fact("weights-gone", ids.into_iter().all(|id| soon(|| service.release(id).is_ok())));
+}
+
 /// What became of a request, in words.
 fn said<T>(result: Result<T, onbeat_client::Error>) -> String {
     result.map_or_else(|e| e.to_string(), |_| "granted".into())
@@ -212,6 +246,7 @@ fn in_the_guest() {
     let service_process = scheduler(&["--policy", "g-edzl+cbs-hard", "--max-share", "50%"]);
     let mut service = Service::connect().unwrap();
     red_linux(&mut service);
+    weights(&mut service);
     let id = service.group(&group("group", 10 * MS, 40 * MS, None)).unwrap().id;
     // Two that ask for more than all of it, in budgets that would be granted.
     let children = vec![member("group", 9 * MS, 40 * MS), member("group", 9 * MS, 40 * MS)];

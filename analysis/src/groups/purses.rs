@@ -4,18 +4,18 @@
 //! A purse makes nobody wait if what may be taken in part of a cycle is never more than what is in it for that part.
 //! *Taken* in any time t is at most:
 //!
-//! - By a task, which is in time: of C every T, by D, with c = min(C, t) left at the beginning, N·C + min(C, t + D − C −
-//!   N·T) where N = ⌊(t + D − C)/T⌋ (Bertogna, Cirinei and Lipari 2005: what interferes with others); with several
-//!   threads, which may run at the same time, C·⌈(t + D)/T⌉.
-//! - By a group, a constant bandwidth server that waits for its next budget: what it has in t is of budgets that are due
-//!   by t + D, one of them begun before; so Q + (t + D)·Q/D (Abeni and Buttazzo 1998, theorem 1).
+//! - By a task of C every T that is in time by D: N·C + min(C, t + D − C − N·T) where N = ⌊(t + D − C)/T⌋, for a job may
+//!   end just at its deadline and the next begin at once (Bertogna, Cirinei and Lipari 2005); with several threads, which
+//!   may run at the same time, C·⌈(t + D)/T⌉.
+//! - By a group, a constant bandwidth server that waits for its next budget: what it has in t is of budgets that are
+//!   due by t + D, one of them begun before; so Q + (t + D)·Q/D (Abeni and Buttazzo 1998, theorem 1).
 //! - By all that take from a purse inside this one: no more than is in that for as many cycles as t touches, ⌈t/P⌉ + 1.
 //! - By all: t on each CPU.
 //!
 //! *There.* Let S be the segments that are available at a time y of the cycle. If all of them were spent by y, then for
 //! any x those of S that begin at x or later were spent between x and y. So y is safe if for some x these hold what
-//! may be taken in y − x. What others hold that end before y would help, and is left out: the test is sufficient. What may
-//! be taken grows with y, so y is looked at where a segment begins or ends.
+//! may be taken in y − x. What others hold that end before y would help, and is left out: the test is sufficient. What
+//! may be taken grows with y, so y is looked at where a segment begins or ends.
 
 use onbeat_model::policy::{Order, Server};
 use onbeat_model::taskset::{Purse, TaskSet};

@@ -112,8 +112,8 @@ fn of_task_sets(text: &str) -> Option<anyhow::Error> {
     let table: toml::Table = text.parse().ok()?;
     let key = ["set", "group", "purse", "task"].into_iter().find(|key| table.contains_key(*key))?;
     Some(anyhow::anyhow!(
-        "a sweep draws its tasks by itself and serves all of them on all CPUs under one policy: it has no [[{key}]]; leave \
-         that out, or give the file to `onbeat analyze` or `onbeat sim` if it is a task set"
+        "a sweep draws its tasks by itself and serves all of them on all CPUs under one policy: it has no [[{key}]]; \
+         leave that out, or give the file to `onbeat analyze` or `onbeat sim` if it is a task set"
     ))
 }
 

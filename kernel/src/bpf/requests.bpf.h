@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * What the service asks for: a system-call program that makes, fills, moves, swaps, resizes and
- * gives back reservations, regroups CPUs, and makes the timers. One for all, as the kernel goes through the
- * core anew for each. Part of main.bpf.c.
+ * gives back reservations, regroups CPUs, and makes the timers. One for all, as the kernel goes
+ * through the core anew for each. Part of main.bpf.c.
  */
 #ifndef REQUESTS_BPF_H
 #define REQUESTS_BPF_H

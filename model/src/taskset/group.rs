@@ -31,8 +31,8 @@ pub enum Portion {
     Budget,
     /// It is its part, by this weight, of what the group around it leaves ([`limits::WEIGHT`]).
     Weight(u64),
-    /// The same with [`limits::WEIGHT_USUAL`], and nothing enforces it: the group has what the one around it has for it,
-    /// and only orders its members.
+    /// The same with [`limits::WEIGHT_USUAL`], and nothing enforces it: the group has what the one around it has for
+    /// it, and only orders its members.
     Orders,
 }
 

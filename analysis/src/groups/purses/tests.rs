@@ -200,7 +200,8 @@ fn what_one_task_may_take_in_a_cycle_is_taken_and_a_tick_less_is_not_enough() {
 /// One purse of `purse`, from which two tasks of 8 ms every 40 ms take.
 fn set(purse: &str, policy: &str) -> TaskSet {
     let text = format!(
-        "cpus = 1\nduration = \"1s\"\npolicies = [\"{policy}\"]\n[[purse]]\nname = \"disk\"\nperiod = \"100ms\"\n{purse}\n\
+        "cpus = 1\nduration = \"1s\"\npolicies = [\"{policy}\"]\n\
+         [[purse]]\nname = \"disk\"\nperiod = \"100ms\"\n{purse}\n\
          [[task]]\nname = \"a\"\ncount = 2\nperiod = \"40ms\"\nbudget = \"8ms\"\npurse = \"disk\"\n\
          work = {{ constant = \"8ms\" }}\n"
     );
@@ -218,8 +219,8 @@ fn said(lines: &str, policy: &str) -> Judgement {
 
 #[test]
 fn what_is_said_of_a_purse_is_what_its_takers_may_take_in_a_cycle() {
-    // In 100 ms of each task: 8 of a job that ends at its deadline, then at 8 − 8, 40 and 80: N = ⌊132/40⌋ = 3 jobs, and
-    // min(8, 12) of the next.
+    // In 100 ms of each task: 8 of a job that ends at its deadline, 8 of the next, which begins then, and 40 and 80 ms
+    // after that 8 each; the last is whole, for 100 − 88 are left.
     let hard = "p-edf+cbs-hard";
     let one = said("budget = \"64ms\"", hard);
     assert_eq!((one.fits, one.least), (Some(true), Some(64 * MS)));

@@ -30,8 +30,8 @@ fn group(name: &str, more: &str) -> String {
 
 fn member(budget: &str, period: &str, count: u32) -> String {
     format!(
-        "[[task]]\nname = \"t{count}\"\ncount = {count}\nperiod = \"{period}\"\nbudget = \"{budget}\"\ngroup = \"out\"\n\
-         work = {{ constant = \"1us\" }}\n"
+        "[[task]]\nname = \"t{count}\"\ncount = {count}\nperiod = \"{period}\"\nbudget = \"{budget}\"\n\
+         group = \"out\"\nwork = {{ constant = \"1us\" }}\n"
     )
 }
 
