@@ -37,9 +37,11 @@ fn hogs(budgets: &[u64], server: &str) -> Engine {
 fn a_hard_budget_that_changes_is_had_from_the_next_period_on_and_a_neighbour_feels_nothing() {
     let mut engine = hogs(&[2 * MS, 3 * MS], "cbs-hard");
     let used = |engine: &Engine| [0, 1].map(|i| engine.core().server(i).consumed);
-    let periods = |engine: &mut Engine, count: u64| {
+    let mut until = 0;
+    let mut periods = |engine: &mut Engine, count: u64| {
         let before = used(engine);
-        engine.run(count * 10 * MS, count * 10 * MS);
+        until += count * 10 * MS;
+        engine.run(until, until);
         let after = used(engine);
         [after[0] - before[0], after[1] - before[1]]
     };
@@ -74,6 +76,6 @@ fn what_lends_counts_with_its_new_budget() {
         );
         engine.change(|core, _| core.resize(0, 2 * MS));
         assert_eq!(pledged(&engine), before);
-        engine.run(100 * MS, 100 * MS);
+        engine.run(200 * MS, 200 * MS);
     }
 }

@@ -82,6 +82,24 @@ fn impossible_reservations_are_named() {
 }
 
 #[test]
+fn a_group_by_weight_says_so_on_the_wire_and_one_with_a_budget_as_ever() {
+    let old = br#"{"op":"group","name":"g","budget_ns":5,"period_ns":1000}"#;
+    let group =
+        Group { name: "g".into(), budget_ns: Some(5), period_ns: Some(1000), ..Default::default() };
+    assert_eq!(parse_message::<Request>(old).unwrap(), Request::Group(group.clone()));
+    let inside = Group { group: Some("up".into()), budget_ns: None, period_ns: None, ..group };
+    let by = Group { weight: Some(7), ..inside.clone() };
+    let text = serde_json::to_string(&Request::Group(by.clone())).unwrap();
+    assert_eq!(text, r#"{"op":"group","name":"g","weight":7,"group":"up"}"#);
+    use crate::taskset::Portion;
+    assert_eq!((by.portion(), inside.portion()), (Portion::Weight(7), Portion::Orders));
+    assert_eq!((by.check(), inside.check()), (Ok(()), Ok(())));
+    // A period of its own is its deadline; without one both are those around it.
+    let own = Group { period_ns: Some(9_000), ..by.clone() };
+    assert_eq!((by.times(Some((20, 15))), own.times(Some((20, 15)))), ((20, 15), (9_000, 9_000)));
+}
+
+#[test]
 fn a_refusal_says_all_it_must() {
     let refusal = Refusal {
         reason: "CPU 0 is full".into(),
