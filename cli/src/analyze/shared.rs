@@ -68,7 +68,7 @@ pub fn one_after_the_other(
     if let Some(test) = tests.iter().find(|test| asked && !holds(test)) {
         bail!("{}: {why}; leave --test {0} out", test.name);
     }
-    let (kept, dropped): (Vec<_>, Vec<_>) = tests.into_iter().partition(|test| holds(test));
+    let (kept, dropped): (Vec<&Test>, Vec<&Test>) = tests.into_iter().partition(|test| holds(test));
     if kept.is_empty() {
         bail!("{why}; try `onbeat sim`");
     }
