@@ -166,7 +166,14 @@ impl Judgement {
         let Self { set, names, tasks, findings, groups, purses, left_out, dropped } = self;
         let tests = match left_out {
             None => table(set, names, tasks, findings),
-            Some(why) => format!("{}: only groups and purses are tested: {why}\n", set.name),
+            Some(why) => {
+                let what = match (set.groups.is_empty(), set.purses.is_empty()) {
+                    (false, true) => "groups",
+                    (true, _) => "purses",
+                    (false, false) => "groups and purses",
+                };
+                format!("{}: only {what} are tested: {why}\n", set.name)
+            }
         };
         let dropped = dropped.as_ref().filter(|_| left_out.is_none());
         let dropped = dropped.map_or(String::new(), |dropped| format!("\n{dropped}\n"));
