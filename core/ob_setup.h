@@ -96,6 +96,17 @@ OB_FN u64 ob_server_make(ob_p ob OB_ARG, ob_server_p sv OB_ARG, ob_terms_p terms
 	return 1;
 }
 
+/* Reservation `sv`, which is not split, has `budget` ns in each period from its next one on: what
+ * it has in the present one stays, so that no timer is void. */
+OB_FN void ob_server_resize(ob_p ob OB_ARG, ob_server_p sv OB_ARG, u64 budget)
+{
+	ob_server_dismiss(ob, sv);
+	if (sv->value == sv->budget)
+		sv->value = budget;
+	sv->budget = budget;
+	ob_server_admit(ob, sv);
+}
+
 /* Makes a thread of the free slot `t`: asleep, without reservation. */
 OB_FN void ob_task_make(ob_task_p t OB_ARG, u32 tid, u64 cpus, u64 weight)
 {

@@ -3,6 +3,8 @@
 
 mod admit;
 mod groups;
+mod purses;
+mod remarks;
 mod shared;
 
 use std::borrow::Cow;
@@ -20,7 +22,7 @@ use onbeat_analysis::semi::{Plan, Share};
 use onbeat_analysis::sporadic::{Sporadic, Verdict, compare_utilization, utilization};
 use onbeat_kernel::machine::cpus_of;
 use onbeat_model::taskset::{Part, TaskSet};
-use onbeat_model::units::{Fraction, format_duration, format_percent};
+use onbeat_model::units::format_duration;
 use serde_json::{Value, json};
 
 use crate::output::print;
@@ -32,10 +34,10 @@ const TASKS_FOR_CHANGES: usize = 40;
 
 /// Say whether a task set's deadlines are met, by schedulability tests
 ///
-/// Each task counts with its budget, and so does each group in place of its members; of groups it also says whether
-/// the budget is enough for the members. CPUs count as whole: the share of best-effort work is left out. "yes" and
-/// "no" are proven; "?" means that the test is only sufficient and cannot tell. With --admit the service's own
-/// admission test is asked, too.
+/// A task counts with its budget, on whole CPUs, and so does a group for its members, of which is said whether the
+/// group's budget is enough for them; of purses, whether they make anybody wait. The share of best-effort work is left
+/// out. "yes" and "no" are proven; "?" means that the test is only sufficient and cannot tell. With --admit the
+/// service's own admission test is asked, too.
 #[derive(Debug, Args)]
 pub struct Options {
     /// The task-set file
@@ -106,7 +108,7 @@ pub fn run(options: &Options) -> Result<ExitCode> {
     } else {
         let tables: Vec<String> = judged.iter().map(Judgement::table).collect();
         let admitted = admitted.map_or(String::new(), |admitted| admitted.table());
-        print(&(tables.join("\n") + &admitted + &remarks(&set)))?;
+        print(&(tables.join("\n") + &admitted + &remarks::remarks(&set)))?;
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -118,8 +120,11 @@ struct Judgement {
     tasks: Vec<Sporadic>,
     findings: Vec<Finding>,
     groups: groups::Judged,
-    /// Why nothing but groups is tested.
+    purses: purses::Judged,
+    /// Why nothing but groups and purses is tested.
     left_out: Option<String>,
+    /// Which tests do not hold for the set, and why.
+    dropped: Option<shared::Dropped>,
 }
 
 impl Judgement {
@@ -127,20 +132,24 @@ impl Judgement {
         let (names, tasks, left_out) = match sporadic(set) {
             Ok((names, tasks)) => (names, tasks, None),
             // Groups are tested all the same.
-            Err(why) if !set.groups.is_empty() && options.tests.is_empty() => {
+            Err(why)
+                if (!set.groups.is_empty() || !set.purses.is_empty())
+                    && options.tests.is_empty() =>
+            {
                 (vec![], vec![], Some(why.to_string()))
             }
             Err(why) => return Err(why),
         };
         let cpus = set.cpus as usize;
         let tests = chosen(&options.tests, cpus)?;
-        let findings = shared::one_after_the_other(set, tests, !options.tests.is_empty())?
+        let (tests, dropped) = shared::one_after_the_other(set, tests, !options.tests.is_empty())?;
+        let findings = tests
             .into_iter()
             .filter(|_| left_out.is_none())
             .map(|test| Finding::of(test, as_played(test, &tasks), cpus))
             .collect();
-        let groups = groups::Judged::of(set);
-        Ok(Self { set: set.clone(), names, tasks, findings, groups, left_out })
+        let (groups, purses) = (groups::Judged::of(set), purses::Judged::of(set));
+        Ok(Self { set: set.clone(), names, tasks, findings, groups, purses, left_out, dropped })
     }
 
     /// With the CPUs called by these numbers.
@@ -154,20 +163,36 @@ impl Judgement {
     }
 
     fn table(&self) -> String {
-        let Self { set, names, tasks, findings, groups, left_out } = self;
+        let Self { set, names, tasks, findings, groups, purses, left_out, dropped } = self;
         let tests = match left_out {
             None => table(set, names, tasks, findings),
-            Some(why) => format!("{}: only groups are tested: {why}\n", set.name),
+            Some(why) => {
+                let what = match (set.groups.is_empty(), set.purses.is_empty()) {
+                    (false, true) => "groups",
+                    (true, _) => "purses",
+                    (false, false) => "groups and purses",
+                };
+                format!("{}: only {what} are tested: {why}\n", set.name)
+            }
         };
-        tests + &groups.table(set)
+        let dropped = dropped.as_ref().filter(|_| left_out.is_none());
+        let dropped = dropped.map_or(String::new(), |dropped| format!("\n{dropped}\n"));
+        tests + &dropped + &groups.table(set) + &purses.table(set)
     }
 
     fn object(&self) -> Value {
-        let Self { set, names, tasks, findings, groups, left_out } = self;
+        let Self { set, names, tasks, findings, groups, purses, left_out, dropped } = self;
         let mut object = object(set, names, tasks, findings);
         if !set.groups.is_empty() {
             object["groups"] = groups.object(set);
             object["tests_left_out"] = left_out.clone().into();
+        }
+        if !set.purses.is_empty() {
+            object["purses"] = purses.object(set);
+        }
+        if let Some(dropped) = dropped {
+            object["tests_that_do_not_hold"] =
+                json!({ "tests": dropped.tests, "why": dropped.why });
         }
         object
     }
@@ -377,55 +402,6 @@ fn signed(deadline: u64, time: u64) -> String {
         Some(left) => format_duration(left),
         None => format!("-{}", format_duration(time - deadline)),
     }
-}
-
-/// What the answers do not say.
-fn remarks(set: &TaskSet) -> String {
-    let mut text = String::new();
-    if let Some(ranks) = set.policies.iter().find(|p| p.order().is_some_and(|o| o.key.ranks())) {
-        let _ = writeln!(
-            text,
-            "\nThe tests know no classes: under {ranks}, where hard ones go before soft ones, none of their answers \
-             holds.\nAsk with --admit {ranks}, which says what is admitted and how late soft ones can be."
-        );
-    }
-    let beyond: Vec<&str> =
-        set.tasks.iter().filter(|t| t.deadline > t.period).map(|t| t.name.as_str()).collect();
-    if !beyond.is_empty() {
-        let _ = writeln!(
-            text,
-            "\nDue after the next release: {}. Onbeat's EDF serves such jobs as if due at the ends of their \
-             periods, and the\ntests for EDF count them so.",
-            beyond.join(", ")
-        );
-    }
-    for task in &set.tasks {
-        let longest = task.work.longest().map(|longest| longest * u64::from(task.threads));
-        if let (Some(longest), Some(budget)) = (longest, task.budget)
-            && longest > budget
-        {
-            let _ = writeln!(
-                text,
-                "\nJobs of {} take up to {}, more than their budget of {}: the answers hold only \
-                 for jobs within it.",
-                task.name,
-                format_duration(longest),
-                format_duration(budget)
-            );
-        }
-    }
-    if *set.best_effort_share.numer() > 0 {
-        let _ = writeln!(
-            text,
-            "\nThe tests count whole CPUs, but `onbeat sim`, `lab` and `run` keep {} of each for best-effort work,\n\
-             which some policies let delay a job by {piece} more. Before you rely on an answer, divide budgets by\n\
-             {} and shorten deadlines by {piece}, or set best_effort_share = \"0%\".",
-            format_percent(set.best_effort_share),
-            format_percent(Fraction::from_integer(1) - set.best_effort_share),
-            piece = format_duration(onbeat_sim::SHARE_QUANTUM)
-        );
-    }
-    text
 }
 
 fn ms(ns: u64) -> String {

@@ -6,10 +6,11 @@ use std::process::ExitCode;
 use anyhow::{Result, bail};
 use clap::{Args, Subcommand};
 use onbeat_client::Service;
-use onbeat_kernel::machine::{format_cpus, parse_cpus};
+use onbeat_kernel::machine::format_cpus;
 use onbeat_model::protocol::{Group, Request, Response};
-use onbeat_model::units::{format_duration, parse_duration};
+use onbeat_model::units::format_duration;
 
+use crate::arguments::{Cpus, Time, cpus, duration};
 use crate::launch::{socket, starting};
 
 /// Make or remove groups: budgets that several reservations share
@@ -18,8 +19,10 @@ use crate::launch::{socket, starting};
 /// onbeat run --group media --budget 2ms --period 10ms -- my-audio
 ///
 /// All members of a group together get its budget in each of its periods, in its own order, and
-/// whatever they ask for, nobody outside feels it. A group may be part of another (--in). Root makes
-/// any; an ordinary user makes one, within the user's limit, and others inside it.
+/// whatever they ask for, nobody outside feels it. A group may be part of another (--in). There it
+/// may have a weight in place of a budget: what budgets leave is divided by weight, anew whenever a
+/// member comes or goes. Without either it only orders its members. Root makes any; an ordinary user
+/// makes one, within the user's limit, and others inside it.
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
 pub struct Options {
@@ -42,15 +45,18 @@ enum Verb {
 struct Add {
     /// Its name; no other group's
     name: String,
-    /// CPU time in each period for all members together, such as 12ms
+    /// CPU time in each period for all members together, such as 12ms [default: only within --in]
     #[arg(long, value_parser = duration, allow_hyphen_values = true)]
-    budget: u64,
-    /// Its period, such as 20ms
+    budget: Option<Time>,
+    /// Within --in, in place of a budget: its weight, 1 to 10000, in what the budgets of the others leave there
+    #[arg(long, value_name = "W", requires = "within", allow_hyphen_values = true)]
+    weight: Option<u64>,
+    /// Its period, such as 20ms [default: that of the group it is in]
     #[arg(long, value_parser = duration, allow_hyphen_values = true)]
-    period: u64,
-    /// Relative deadline of its budget [default: the period]
+    period: Option<Time>,
+    /// Relative deadline of its budget [default: the period, or that of the group it is in]
     #[arg(long, value_parser = duration, allow_hyphen_values = true)]
-    deadline: Option<u64>,
+    deadline: Option<Time>,
     /// The group that it is part of [default: none]
     #[arg(long = "in", value_name = "GROUP")]
     within: Option<String>,
@@ -71,17 +77,6 @@ struct Add {
     cpus: Option<Cpus>,
 }
 
-#[derive(Debug, Clone)]
-struct Cpus(Vec<u32>);
-
-fn duration(text: &str) -> Result<u64, String> {
-    parse_duration(text).map_err(|e| e.to_string())
-}
-
-fn cpus(text: &str) -> Result<Cpus, String> {
-    parse_cpus(text).map(Cpus)
-}
-
 /// Makes or removes a group.
 pub fn run(options: &Options) -> Result<ExitCode> {
     let mut service = Service::connect_to(&socket())?.telling(starting);
@@ -96,6 +91,7 @@ fn make(service: &mut Service, add: &Add) -> Result<()> {
     let grant = service.group(&Group {
         name: add.name.clone(),
         budget_ns: add.budget,
+        weight: add.weight,
         period_ns: add.period,
         deadline_ns: add.deadline,
         cpus: add.cpus.as_ref().map(|Cpus(list)| list.clone()),
@@ -105,14 +101,19 @@ fn make(service: &mut Service, add: &Add) -> Result<()> {
         purse: add.purse.clone(),
         set: add.set.clone(),
     })?;
-    complain!(
-        "onbeat: group {} ({}): {} every {} on CPUs {}",
-        grant.id,
-        add.name,
-        format_duration(add.budget),
-        format_duration(add.period),
-        format_cpus(&grant.cpus)
-    );
+    let within = add.within.as_deref().unwrap_or_default();
+    let has = match (add.budget, add.period, add.weight) {
+        (Some(budget), Some(period), _) => {
+            format!("{} every {}", format_duration(budget), format_duration(period))
+        }
+        (Some(budget), None, _) => {
+            format!("{} every period of {within}", format_duration(budget))
+        }
+        (None, _, Some(weight)) => format!("a part of {within} by weight {weight}"),
+        (None, ..) => format!("only orders, within {within}"),
+    };
+    let cpus = format_cpus(&grant.cpus);
+    complain!("onbeat: group {} ({}): {has} on CPUs {cpus}", grant.id, add.name);
     Ok(())
 }
 

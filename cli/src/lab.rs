@@ -127,6 +127,9 @@ fn run_file(options: &Options, file: &Path) -> Result<ExitCode> {
         .iter()
         .filter_map(Policy::core)
         .try_for_each(|policy| playable::check(&set, policy))?;
+    if let Some(what) = playable::ignored(&set, &policies) {
+        complain!("onbeat lab: {what}");
+    }
     let names: Vec<String> = policies.iter().map(Policy::to_string).collect();
     options.outputs.check(file, &names)?;
     let cancel = cancel_on_signals()?;

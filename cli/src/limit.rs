@@ -81,6 +81,17 @@ struct Wanted {
 /// The file is bad, or there is no limit for what it holds.
 pub fn run(options: &Options) -> Result<ExitCode> {
     let set = TaskSet::load(&options.file)?;
+    if !set.sets.is_empty() {
+        bail!(
+            "{}: the limit knows one set of CPUs, and the file has {} [[set]]; ask with a file for each set, with \
+             its CPUs and its tasks",
+            options.file.display(),
+            set.sets.len()
+        );
+    }
+    if let Some(what) = left_out(&set) {
+        complain!("onbeat limit: {what}");
+    }
     let cpus = f64::from(set.cpus);
     if let Some(capacity) = options.capacity.filter(|c| *c > cpus) {
         bail!("--capacity {capacity}: the set has {cpus} CPUs; give at most that");
@@ -124,6 +135,19 @@ pub fn run(options: &Options) -> Result<ExitCode> {
         (None, Some(why)) if options.guarantee => bail!("{why}"),
         _ => Ok(ExitCode::SUCCESS),
     }
+}
+
+/// What of the set the limit leaves out: whoever knows the future needs it less.
+fn left_out(set: &TaskSet) -> Option<String> {
+    let what = match (set.groups.is_empty(), set.purses.is_empty()) {
+        (true, true) => return None,
+        (false, true) => "groups are",
+        (true, false) => "purses are",
+        (false, false) => "groups and purses are",
+    };
+    Some(format!(
+        "{what} left out: no scheduler that keeps them has fewer late jobs than the bound"
+    ))
 }
 
 /// Computes the limits of a set on its usual capacity within about `time`, and keeps them for tables.

@@ -10,6 +10,7 @@ macro_rules! complain {
 }
 
 mod analyze;
+mod arguments;
 mod demo;
 mod doctor;
 mod family;

@@ -3,7 +3,7 @@
 
 use anyhow::{Result, anyhow};
 use onbeat_kernel::settings::Settings;
-use onbeat_model::policy::CorePolicy;
+use onbeat_model::policy::{CorePolicy, Policy};
 use onbeat_model::taskset::{Part, TaskSet};
 use onbeat_model::units::Fraction;
 
@@ -30,4 +30,28 @@ pub fn check(set: &TaskSet, policy: &CorePolicy) -> Result<()> {
         settings(set, part, policy).check_servers().map_err(|why| anyhow!(why))?;
     }
     Ok(())
+}
+
+/// Which of `policies` know nothing of the set's groups, purses or sets of CPUs, in words; `None` if all do.
+pub fn ignored(set: &TaskSet, policies: &[Policy]) -> Option<String> {
+    let there = [
+        ("groups", !set.groups.is_empty()),
+        ("purses", !set.purses.is_empty()),
+        ("sets of CPUs", !set.sets.is_empty()),
+    ];
+    let what: Vec<&str> = there.into_iter().filter(|(_, is)| *is).map(|(what, _)| what).collect();
+    let of: Vec<String> =
+        policies.iter().filter(|p| !p.is_core()).map(ToString::to_string).collect();
+    let (last, others) = what.split_last()?;
+    let what = match others {
+        [] => (*last).to_owned(),
+        others => format!("{} and {last}", others.join(", ")),
+    };
+    let know = if of.len() == 1 { "knows" } else { "know" };
+    (!of.is_empty()).then(|| {
+        format!(
+            "{} {know} nothing of {what}: tasks are served there as if these were not in the file",
+            of.join(", ")
+        )
+    })
 }

@@ -8,8 +8,8 @@ use clap::{Args, Subcommand};
 use onbeat_client::Service;
 use onbeat_model::protocol::{Purse, Request, Response};
 use onbeat_model::taskset::Segment;
-use onbeat_model::units::parse_duration;
 
+use crate::arguments::duration;
 use crate::launch::{socket, starting};
 
 /// Make or remove purses: budgets that reservations share wherever they stand
@@ -56,10 +56,6 @@ struct Add {
 /// CPU time, and from when until when of a cycle; ns.
 #[derive(Debug, Clone)]
 struct Amount(u64, Option<(u64, u64)>);
-
-fn duration(text: &str) -> Result<u64, String> {
-    parse_duration(text).map_err(|e| e.to_string())
-}
 
 fn amount(text: &str) -> Result<Amount, String> {
     let Some((budget, time)) = text.split_once('@') else {

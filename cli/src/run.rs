@@ -10,13 +10,14 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 use clap::Args;
 use onbeat_client::{Error, Grant, Params, Service};
-use onbeat_kernel::machine::{format_cpus, parse_cpus};
+use onbeat_kernel::machine::format_cpus;
 use onbeat_model::policy::Policy;
 use onbeat_model::protocol::{self, Request, Response};
 use onbeat_model::rank::Rank;
-use onbeat_model::units::{format_duration, parse_duration};
+use onbeat_model::units::format_duration;
 use serde::Serialize;
 
+use crate::arguments::{Cpus, Time, cpus, duration};
 use crate::guest::{self, Held, Signals};
 use crate::launch::{self, Own};
 use crate::output::print;
@@ -53,7 +54,7 @@ pub struct Options {
     #[arg(long, value_parser = duration, allow_hyphen_values = true)]
     deadline: Option<Time>,
     /// CPUs to be served on, such as 0-3,6 [default: all the program may use]
-    #[arg(long, value_name = "LIST", value_parser = cpu_list)]
+    #[arg(long, value_name = "LIST", value_parser = cpus)]
     cpus: Option<Cpus>,
     /// Group that serves it, see `onbeat group` [default: none]
     #[arg(long, value_name = "NAME")]
@@ -61,6 +62,10 @@ pub struct Options {
     /// Class, hard or soft, under a policy that ranks, such as edf-hsb-ns [default: soft]
     #[arg(long, value_name = "CLASS")]
     class: Option<Rank>,
+    /// What a job is worth that ends in time, 1 to 1000000, under a policy that chooses between jobs, such as g-dasa
+    /// [default: what the budget is in ms]
+    #[arg(long, value_name = "N", allow_hyphen_values = true)]
+    value: Option<u64>,
     /// Purse that it takes from, too, see `onbeat purse` [default: none]
     #[arg(long, value_name = "NAME")]
     purse: Option<String>,
@@ -82,20 +87,6 @@ pub struct Options {
     /// The program and its arguments
     #[arg(last = true, required = true, value_name = "PROGRAM")]
     program: Vec<OsString>,
-}
-
-/// Nanoseconds.
-type Time = u64;
-
-#[derive(Debug, Clone)]
-struct Cpus(Vec<u32>);
-
-fn duration(text: &str) -> Result<Time, String> {
-    parse_duration(text).map_err(|e| e.to_string())
-}
-
-fn cpu_list(text: &str) -> Result<Cpus, String> {
-    parse_cpus(text).map(Cpus)
 }
 
 /// Runs the program.
@@ -130,6 +121,9 @@ impl Options {
         }
         if let Some(class) = self.class {
             params = params.of_class(class);
+        }
+        if let Some(value) = self.value {
+            params = params.worth(value);
         }
         if let Some(purse) = &self.purse {
             params = params.from_purse(purse);

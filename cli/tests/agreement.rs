@@ -17,7 +17,7 @@ use onbeat_lab::{Exit, LabSpec};
 use onbeat_model::agreement::{Agreement, Migrations, agreement, migrations};
 use onbeat_model::policy::{CORE, CorePolicy, Key, Order, Policy, Server};
 use onbeat_model::run::Run;
-use onbeat_model::taskset::{Group, Kernel, Overheads, TaskEntry, TaskSet, Work};
+use onbeat_model::taskset::{Group, Kernel, Overheads, Portion, TaskEntry, TaskSet, Work};
 use onbeat_model::units::Fraction;
 use onbeat_sim::simulate;
 
@@ -113,6 +113,7 @@ fn grouped(i: u64, policy: &'static CorePolicy) -> TaskSet {
             parent: level.checked_sub(1),
             order,
             budget: budget.clamp(US, period),
+            portion: Portion::Budget,
             period,
             deadline: period,
             rule: None,

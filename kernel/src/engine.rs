@@ -37,6 +37,11 @@ pub trait Engine {
     /// # Errors
     /// The scheduler does not answer.
     fn swap(&mut self, id: u32, place: &Place, rate: u64, rule: Rule) -> Result<()>;
+    /// A reservation, which is not split, has another budget from its next period on, ns.
+    ///
+    /// # Errors
+    /// The scheduler does not answer.
+    fn resize(&mut self, id: u32, budget: u64) -> Result<()>;
     /// These CPUs, a bit for each, are one domain from now on, and pick again.
     ///
     /// # Errors
@@ -79,6 +84,10 @@ impl Engine for Scheduler<'_> {
 
     fn swap(&mut self, id: u32, place: &Place, rate: u64, rule: Rule) -> Result<()> {
         Scheduler::swap(self, id, place, rate, rule)
+    }
+
+    fn resize(&mut self, id: u32, budget: u64) -> Result<()> {
+        Scheduler::resize(self, id, budget)
     }
 
     fn regroup(&mut self, cpus: u64) -> Result<()> {

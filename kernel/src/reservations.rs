@@ -10,7 +10,7 @@ use onbeat_model::others::Others;
 use onbeat_model::policy::{CORE, Server};
 use onbeat_model::protocol::{self, Refusal, Request, Reserve, Response};
 use onbeat_model::rank::Rank;
-use onbeat_model::taskset::VALUE;
+use onbeat_model::taskset::{Portion, VALUE};
 use onbeat_model::units::{HOUR, US, format_duration};
 
 use crate::engine::Engine;
@@ -26,11 +26,13 @@ mod changes;
 mod ends;
 mod groups;
 mod needs;
+mod parts;
 mod purses;
 mod ranks;
 mod rooms;
 mod swap;
 
+use parts::Newcomer;
 pub use rooms::Rights;
 use rooms::{Room, sum};
 
@@ -81,6 +83,8 @@ struct Held {
     within: Option<u32>,
     /// If it is a group.
     members: Option<Inside>,
+    /// Where its budget comes from, if it is a group.
+    portion: Portion,
     /// Slot of the purse that it takes from, too.
     purse: Option<usize>,
 }
@@ -260,6 +264,7 @@ impl<E: Engine, S: System> Book<E, S> {
         let room = self.room_for(r, affinity, within)?;
         self.check_length(peer, r, room, self.rooms[room].settings.server)?;
         self.check_class(r, room)?;
+        self.check_value(r, room, within)?;
         self.purse_named(peer, r.purse.as_deref(), room)?;
         let lives = |h: &&Held| {
             let gone = h.watch.as_ref().is_none_or(|watch| self.system.gone(watch));
@@ -270,6 +275,10 @@ impl<E: Engine, S: System> Book<E, S> {
                 format!("process {} already has reservation {}", r.pid, h.record.id),
                 "release that one first",
             );
+        }
+        if let Some(group) = within {
+            let (budget, period) = (r.budget_ns, r.period_ns);
+            self.part(group, &Newcomer { uid: peer.uid, budget, period, weight: None })?;
         }
         let demand = self.demand(r, affinity, room)?;
         match self.space(peer, &demand, room, within)? {
@@ -286,7 +295,6 @@ impl<E: Engine, S: System> Book<E, S> {
         room: usize,
         server: Server,
     ) -> Result<(), Problem> {
-        let settings = &self.rooms[room].settings;
         if peer.uid != 0 && r.budget_ns < limits::BUDGET_MIN {
             let least = format_duration(limits::BUDGET_MIN);
             let asked = format_duration(r.budget_ns);
@@ -295,6 +303,12 @@ impl<E: Engine, S: System> Book<E, S> {
                 format!("ask for at least {least}; a longer period keeps the share the same"),
             );
         }
+        self.check_rest(r, room, server)
+    }
+
+    /// Whether nobody has to rest for longer than the kernel lets anybody wait.
+    fn check_rest(&self, r: &Reserve, room: usize, server: Server) -> Result<(), Problem> {
+        let settings = &self.rooms[room].settings;
         if settings.longest_rest(server, r.budget_ns, r.period_ns) > REST_MOST {
             let rests = server.rests();
             let policy = if rests { server.name().into() } else { settings.policy() };
@@ -493,6 +507,7 @@ impl<E: Engine, S: System> Book<E, S> {
             record,
             within,
             members: None,
+            portion: Portion::Budget,
             purse: wanted.purse,
         };
         self.held.insert(id, held);
@@ -509,6 +524,7 @@ impl<E: Engine, S: System> Book<E, S> {
                 "give its threads the policy SCHED_OTHER (chrt --other --pid 0 PID) and ask again",
             );
         }
+        self.divide(within);
         if left_out > 0 {
             let what = format!(
                 "reservation {id} ({}) does not cover {left_out} of its threads, which have a \

@@ -245,6 +245,15 @@ impl<'a> Scheduler<'a> {
         })
     }
 
+    /// Reservation `id`, which is not split, has `budget` ns in each period from its next one on.
+    ///
+    /// # Errors
+    /// The kernel side does not answer.
+    pub fn resize(&mut self, id: u32, budget: u64) -> Result<()> {
+        let to = shell::shell_resize { id: id as i32, pad: 0, budget };
+        self.ask(shell::SHELL_RESIZE, |ask| ask.resize = to).map(drop)
+    }
+
     /// Puts thread `tid` under reservation `id`, or back to best effort. Returns whether that is
     /// done (true) or will be at the thread's next switch.
     ///

@@ -4,9 +4,7 @@
 mod guest;
 
 use std::os::unix::process::CommandExt;
-use std::path::Path;
 use std::process::{Child, Command};
-use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 use guest::{
@@ -14,7 +12,6 @@ use guest::{
     state,
 };
 use onbeat_client::{Params, Service};
-use onbeat_lab::Flavour;
 use onbeat_model::protocol::{Request, Reservation, Response};
 
 const US: u64 = 1_000;
@@ -32,14 +29,7 @@ const REST: Duration = Duration::from_secs(20);
 const LARGE: usize = 400 << 20;
 
 fn facts() -> &'static Facts {
-    static FACTS: OnceLock<Result<Facts, String>> = OnceLock::new();
-    let program = Path::new(env!("CARGO_BIN_EXE_scx_onbeat"));
-    let facts = FACTS.get_or_init(|| {
-        let facts = guest::facts(Flavour::Plain, 2, &[program]);
-        println!("{facts:?}");
-        facts
-    });
-    facts.as_ref().unwrap_or_else(|e| panic!("{e}"))
+    guest::facts_of_two_cpus(env!("CARGO_BIN_EXE_scx_onbeat"))
 }
 
 /// CPUs, one figure for each second.

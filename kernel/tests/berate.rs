@@ -5,20 +5,14 @@
 
 mod guest;
 
-use std::path::Path;
 use std::process::Command;
-use std::sync::OnceLock;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use guest::{Facts, burn, child, consumed, counters, fact, finish, kill, pin, scheduler, signal};
-use onbeat_lab::Flavour;
 
 fn facts() -> &'static Facts {
-    static FACTS: OnceLock<Result<Facts, String>> = OnceLock::new();
-    let program = Path::new(env!("CARGO_BIN_EXE_scx_onbeat"));
-    let facts = FACTS.get_or_init(|| guest::facts(Flavour::Plain, 2, &[program]));
-    facts.as_ref().unwrap_or_else(|e| panic!("{e}"))
+    guest::facts_of_two_cpus(env!("CARGO_BIN_EXE_scx_onbeat"))
 }
 
 fn number(name: &str) -> f64 {

@@ -6,24 +6,18 @@
 
 mod guest;
 
-use std::path::Path;
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use guest::{Facts, burn, child, consumed, fact, kill, pin, scheduler, state};
 use onbeat_client::{Params, Service};
-use onbeat_lab::Flavour;
 
 const CROWD: usize = 1000;
 /// More than the watchdog takes.
 const SPAN: Duration = Duration::from_secs(13);
 
 fn facts() -> &'static Facts {
-    static FACTS: OnceLock<Result<Facts, String>> = OnceLock::new();
-    let program = Path::new(env!("CARGO_BIN_EXE_scx_onbeat"));
-    let facts = FACTS.get_or_init(|| guest::facts(Flavour::Plain, 2, &[program]));
-    facts.as_ref().unwrap_or_else(|e| panic!("{e}"))
+    guest::facts_of_two_cpus(env!("CARGO_BIN_EXE_scx_onbeat"))
 }
 
 #[test]

@@ -4,20 +4,14 @@
 mod guest;
 
 use std::io::{Read, Write};
-use std::path::Path;
 use std::process::Child;
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use guest::{Facts, answers, child, counters, fact, finish, kill, pin, scheduler, signal, state};
-use onbeat_lab::Flavour;
 
 fn facts() -> &'static Facts {
-    static FACTS: OnceLock<Result<Facts, String>> = OnceLock::new();
-    let program = Path::new(env!("CARGO_BIN_EXE_scx_onbeat"));
-    let facts = FACTS.get_or_init(|| guest::facts(Flavour::Plain, 2, &[program]));
-    facts.as_ref().unwrap_or_else(|e| panic!("{e}"))
+    guest::facts_of_two_cpus(env!("CARGO_BIN_EXE_scx_onbeat"))
 }
 
 /// In ms.

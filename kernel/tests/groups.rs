@@ -1,18 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Groups and purses on a real kernel: what members get, who may make and fill one, and how they end. Needs QEMU and a fetched
-//! kernel (`make setup`).
+//! Groups and purses on a real kernel: what members get, who may make and fill one, and how they end. Needs QEMU and a
+//! fetched kernel (`make setup`).
 
 mod guest;
 
 use std::os::unix::process::CommandExt;
-use std::path::Path;
 use std::process::Child;
-use std::sync::OnceLock;
 use std::time::Duration;
 
-use guest::{Facts, Machine, burn, fact, finish, part, scheduler, signal, soon, start};
+use guest::{Facts, burn, fact, finish, part, scheduler, signal, soon, start};
 use onbeat_client::{Params, Service};
-use onbeat_lab::Flavour;
 use onbeat_model::protocol::{Group, Purse, Request, Reservation, Response};
 use onbeat_model::taskset::Segment;
 
@@ -21,14 +18,7 @@ const MS: u64 = 1_000_000;
 const WATCHED: Duration = Duration::from_secs(2);
 
 fn facts() -> &'static Facts {
-    static FACTS: OnceLock<Result<Facts, String>> = OnceLock::new();
-    let facts = FACTS.get_or_init(|| {
-        let program = Path::new(env!("CARGO_BIN_EXE_scx_onbeat"));
-        let facts = Machine::of_this_test(Flavour::Plain, 2, &[program]).facts();
-        facts.iter().flatten().for_each(|(name, value)| println!("{name}: {value}"));
-        facts
-    });
-    facts.as_ref().unwrap_or_else(|e| panic!("{e}"))
+    guest::facts_of_two_cpus(env!("CARGO_BIN_EXE_scx_onbeat"))
 }
 
 /// Thousandths of a CPU.
@@ -47,6 +37,15 @@ fn members_get_theirs_of_it_and_a_group_inside_no_more_than_its_own() {
     // Hard ones, of 2 ms and 4 ms, each inside 10 ms in 40 ms; the second is in a group of 3 ms.
     assert!((46..=52).contains(&share("outer-member")), "{}", share("outer-member"));
     assert!((70..=77).contains(&share("inner-member")), "{}", share("inner-member"));
+}
+
+#[test]
+fn weights_divide_what_is_left_and_anew_when_a_member_comes() {
+    // 4 and 12 ms of 40 ms, then 3 and 9. Whose budget comes while the group around rests loses some of it.
+    for (name, due) in [("light", 100), ("heavy", 300), ("light-less", 75), ("heavy-less", 225)] {
+        assert!((due * 9 / 10..=due + 5).contains(&share(name)), "{name}: {}", share(name));
+    }
+    assert_eq!(facts()["weights-gone"], "true");
 }
 
 #[test]
@@ -104,15 +103,11 @@ fn a_killed_service_leaves_members_to_the_kernel_and_the_next_one_has_no_groups(
 fn group(name: &str, budget: u64, period: u64, within: Option<&str>) -> Group {
     Group {
         name: name.into(),
-        budget_ns: budget,
-        period_ns: period,
-        deadline_ns: None,
-        cpus: None,
+        budget_ns: Some(budget),
+        period_ns: Some(period),
         group: within.map(str::to_owned),
-        order: None,
         rule: Some("cbs-hard".into()),
-        purse: None,
-        set: None,
+        ..Default::default()
     }
 }
 
@@ -151,6 +146,31 @@ fn red_linux(service: &mut Service) {
     // Over, but kept for who asked until the last words are fetched.
     ids.into_iter().for_each(|id| drop(service.release(id)));
     fact("purse-gone", soon(|| remove(service, "j6").is_ok()));
+}
+
+/// Two groups with weights of 1 and 3 in one of 16 ms in 40 ms, each with a program that never sleeps; then a third
+/// program of 4 ms beside them.
+fn weights(service: &mut Service) {
+    let mut ids = vec![service.group(&group("shared", 16 * MS, 40 * MS, None)).unwrap().id];
+    for (name, weight) in [("light", 1), ("heavy", 3)] {
+        let weight = Some(weight);
+        let (budget_ns, period_ns) = (None, None);
+        let by = Group { budget_ns, period_ns, weight, ..group(name, 0, 0, Some("shared")) };
+        ids.push(service.group(&by).unwrap().id);
+    }
+    let mut children = vec![member("light", 16 * MS, 40 * MS), member("heavy", 16 * MS, 40 * MS)];
+    let shares = watch(&children);
+    fact("light", shares[0]);
+    fact("heavy", shares[1]);
+    children.push(member("shared", 4 * MS, 40 * MS));
+    // Parts count from the next period on.
+    std::thread::sleep(Duration::from_millis(100));
+    let shares = watch(&children);
+    fact("light-less", shares[0]);
+    fact("heavy-less", shares[1]);
+    end(children);
+    ids.reverse();
+    fact("weights-gone", ids.into_iter().all(|id| soon(|| service.release(id).is_ok())));
 }
 
 /// What became of a request, in words.
@@ -208,7 +228,7 @@ fn user() {
     let small = Params::new(MS, 40 * MS);
     fact("user-fills-root-s", said(service.reserve(me, "x", &small.clone().in_group("group"))));
     // Half of two CPUs may be held by one user.
-    let much = |name| Group { budget_ns: 36 * MS, ..group(name, 0, 40 * MS, None) };
+    let much = |name| Group { budget_ns: Some(36 * MS), ..group(name, 0, 40 * MS, None) };
     fact("user-own", said(service.group(&much("mine"))));
     fact("user-purse", said(service.purse(&purse("mine", MS, None))));
     fact("user-second", said(service.group(&group("second", MS, 40 * MS, None))));
@@ -226,6 +246,7 @@ fn in_the_guest() {
     let service_process = scheduler(&["--policy", "g-edzl+cbs-hard", "--max-share", "50%"]);
     let mut service = Service::connect().unwrap();
     red_linux(&mut service);
+    weights(&mut service);
     let id = service.group(&group("group", 10 * MS, 40 * MS, None)).unwrap().id;
     // Two that ask for more than all of it, in budgets that would be granted.
     let children = vec![member("group", 9 * MS, 40 * MS), member("group", 9 * MS, 40 * MS)];

@@ -4,9 +4,7 @@
 
 mod guest;
 
-use std::path::Path;
 use std::process::{Child, Command};
-use std::sync::OnceLock;
 use std::time::Duration;
 
 use guest::{
@@ -14,7 +12,6 @@ use guest::{
     start, state,
 };
 use onbeat_client::{Params, Service};
-use onbeat_lab::Flavour;
 use onbeat_model::protocol::{Request, Reservation, Response};
 use onbeat_model::rank::Rank;
 
@@ -24,14 +21,7 @@ const MS: u64 = 1_000 * US;
 const WATCHED: Duration = Duration::from_secs(1);
 
 fn facts() -> &'static Facts {
-    static FACTS: OnceLock<Result<Facts, String>> = OnceLock::new();
-    let facts = FACTS.get_or_init(|| {
-        let program = Path::new(env!("CARGO_BIN_EXE_scx_onbeat"));
-        let facts = Machine::of_this_test(Flavour::Plain, 2, &[program]).facts();
-        facts.iter().flatten().for_each(|(name, value)| println!("{name}: {value}"));
-        facts
-    });
-    facts.as_ref().unwrap_or_else(|e| panic!("{e}"))
+    guest::facts_of_two_cpus(env!("CARGO_BIN_EXE_scx_onbeat"))
 }
 
 /// Thousandths of a CPU.

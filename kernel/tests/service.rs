@@ -8,7 +8,6 @@ use std::fs;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command};
-use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 use guest::{Facts, fact, finish, part, signal, soon, start, state};
@@ -20,10 +19,7 @@ const MS: u64 = 1_000_000;
 const SOCKET: &str = "/run/onbeat/control.sock";
 
 fn facts() -> &'static Facts {
-    static FACTS: OnceLock<Result<Facts, String>> = OnceLock::new();
-    let program = Path::new(env!("CARGO_BIN_EXE_scx_onbeat"));
-    let facts = FACTS.get_or_init(|| guest::facts(Flavour::Plain, 2, &[program]));
-    facts.as_ref().unwrap_or_else(|e| panic!("{e}"))
+    guest::facts_of_two_cpus(env!("CARGO_BIN_EXE_scx_onbeat"))
 }
 
 fn fact_is(name: &str, part: &str) {

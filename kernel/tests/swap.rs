@@ -78,15 +78,11 @@ fn periodic(period: Duration, busy: Duration) -> i32 {
 fn group() -> Group {
     Group {
         name: "inside".into(),
-        budget_ns: 4 * MS,
-        period_ns: 40 * MS,
-        deadline_ns: None,
-        cpus: None,
-        group: None,
-        order: None,
+        budget_ns: Some(4 * MS),
+        period_ns: Some(40 * MS),
         rule: Some("cbs".into()),
-        purse: None,
         set: Some("b".into()),
+        ..Default::default()
     }
 }
 

@@ -2,9 +2,10 @@
 //! The groups of a task set: whether each fits its members, and with what least budget it would.
 
 use std::cmp::Ordering;
+use std::iter::successors;
 
 use onbeat_model::policy::{Key, Order, Server, Sets};
-use onbeat_model::taskset::TaskSet;
+use onbeat_model::taskset::{Portion, TaskSet};
 use onbeat_model::units::US;
 
 use super::{Fit, Instant, Supply, edf, fixed};
@@ -54,10 +55,12 @@ pub fn groups(set: &TaskSet, played: Option<(Order, Server)>) -> Vec<Judgement> 
 }
 
 fn judge(set: &TaskSet, index: usize, played: Option<(Order, Server)>) -> Judgement {
-    let group = &set.groups[index];
+    // A group that only orders and is the only member has all that the one around it has.
+    let (outer, inner) = (limiting(set, index), ordering(set, index));
+    let group = &set.groups[outer];
     let mut said = Judgement {
         group: index,
-        order: group.order.or(played.map(|(order, _)| order.key)),
+        order: set.groups[inner].order.or(played.map(|(order, _)| order.key)),
         rule: group.rule.or(played.map(|(_, server)| server)),
         fits: None,
         why: None,
@@ -65,9 +68,10 @@ fn judge(set: &TaskSet, index: usize, played: Option<(Order, Server)>) -> Judgem
         member: None,
         least: None,
     };
-    let mut members = members(set, index);
+    let mut members = members(set, inner);
     let supply = Supply::new(group.budget, group.period, group.deadline);
-    let way = match way(set, &said, &mut members, played.map(|(order, _)| order)) {
+    let order = played.map(|(order, _)| order);
+    let way = match way(set, &said, outer, &mut members, order) {
         Ok(way) => way,
         Err(why) => {
             // A group that waits for its next budget gives them no more in the long run.
@@ -81,7 +85,12 @@ fn judge(set: &TaskSet, index: usize, played: Option<(Order, Server)>) -> Judgem
         }
     };
     let fit = |budget| members.fit(&way, Supply { budget, ..supply });
-    said.least = least(supply.deadline, |budget| fit(budget).fits());
+    let divided =
+        set.groups.iter().any(|g| g.parent == Some(inner) && g.portion.weight().is_some());
+    // With more, those by weight would ask for more.
+    if !divided {
+        said.least = least(supply.deadline, |budget| fit(budget).fits());
+    }
     match fit(supply.budget) {
         Fit::Fits(binds) => {
             said.fits = Some(true);
@@ -97,6 +106,9 @@ fn judge(set: &TaskSet, index: usize, played: Option<(Order, Server)>) -> Judgem
         Fit::Overload => (said.fits, said.why) = (Some(false), Some(OVER.into())),
         Fit::Unknown => said.why = Some("gave up: periods have too much in common too late".into()),
     }
+    if divided && said.fits == Some(false) {
+        said.why = Some(DIVIDED.into());
+    }
     let member = said.binds.and_then(|instant| instant.member);
     said.member = member.map(|member| members.names[member].clone());
     said
@@ -104,14 +116,45 @@ fn judge(set: &TaskSet, index: usize, played: Option<(Order, Server)>) -> Judgem
 
 const OVER: &str = "in the long run its members ask for more than its budget";
 
-/// The test for the group, or why there is none.
+const DIVIDED: &str = "weights divide all that it has, but its budget comes in pieces with gaps between them; give the \
+                       groups in it budgets, less than that together";
+
+/// Whether the group is the only member of the one around it, and only orders.
+fn alone(set: &TaskSet, group: usize) -> bool {
+    let around = set.groups[group].parent;
+    let inside = set.groups.iter().filter(|g| g.parent == around).count();
+    let tasks = set.tasks.iter().any(|task| task.group == around);
+    around.is_some() && set.groups[group].portion == Portion::Orders && inside == 1 && !tasks
+}
+
+/// The group whose budget limits what `group` has.
+fn limiting(set: &TaskSet, group: usize) -> usize {
+    let up = |g: &usize| set.groups[*g].parent.filter(|_| alone(set, *g));
+    successors(Some(group), up).last().unwrap_or(group)
+}
+
+/// The group whose order tells whose turn it is in `group`.
+fn ordering(set: &TaskSet, group: usize) -> usize {
+    let inside = |g: &usize| {
+        let all = 0..set.groups.len();
+        all.into_iter().find(|inner| set.groups[*inner].parent == Some(*g) && alone(set, *inner))
+    };
+    successors(Some(group), inside).last().unwrap_or(group)
+}
+
+/// The test for the group, whose budget is that of `outer`, or why there is none.
 fn way(
     set: &TaskSet,
     said: &Judgement,
+    outer: usize,
     members: &mut Members,
     order: Option<Order>,
 ) -> Result<Way, String> {
-    if !on_one_cpu(set, said.group, order) {
+    if set.groups[outer].portion == Portion::Orders {
+        let why = "it only orders, and no test covers what others leave it";
+        return Err(format!("{why}; give it a weight or a budget"));
+    }
+    if !on_one_cpu(set, outer, order) {
         return Err("no test covers a group on several CPUs".into());
     }
     match said.rule {

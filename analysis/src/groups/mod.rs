@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Groups: whether the budget of a group on one CPU is enough for its members. docs/analysis.md explains the tests.
+//! Groups: whether the budget of a group on one CPU is enough for its members; purses: whether they make anybody wait.
+//! docs/analysis.md explains the tests.
 
 pub mod edf;
 pub mod fixed;
 pub mod judge;
 #[cfg(test)]
 mod oracle;
+pub mod purses;
 
 /// Looks at members until a test is given up, some tenths of a second.
 const WORK: u64 = 20_000_000;

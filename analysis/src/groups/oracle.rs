@@ -103,13 +103,13 @@ impl Numbers {
 }
 
 /// A group in a group: a constant bandwidth server that waits for its next budget, by the rules of Onbeat's core.
-struct Inner {
-    supply: Supply,
-    deadline: u64,
-    left: u64,
-    rests: bool,
+pub struct Inner {
+    pub supply: Supply,
+    pub deadline: u64,
+    pub left: u64,
+    pub rests: bool,
     /// Whether it may begin anew between its deadline and its next budget.
-    anew: bool,
+    pub anew: bool,
 }
 
 impl Inner {
@@ -122,14 +122,14 @@ impl Inner {
         (self.left, self.deadline, self.rests) = (budget, now + deadline, false);
     }
 
-    fn tick(&mut self, now: u64) {
+    pub fn tick(&mut self, now: u64) {
         if self.rests && now >= self.rests_until() {
             let next = self.deadline + self.supply.period;
             (self.left, self.deadline, self.rests) = (self.supply.budget, next, false);
         }
     }
 
-    fn wake(&mut self, now: u64) {
+    pub fn wake(&mut self, now: u64) {
         let Supply { budget, deadline, .. } = self.supply;
         let over = self.deadline <= now && (!self.rests || self.anew);
         let spares = || self.left * deadline >= self.deadline.saturating_sub(now) * budget;

@@ -5,34 +5,46 @@ use std::fmt::Write;
 
 use onbeat_analysis::groups::Instant;
 use onbeat_analysis::groups::judge::{Judgement, groups};
-use onbeat_model::policy::Policy;
+use onbeat_model::policy::{Order, Policy, Server};
 use onbeat_model::taskset::TaskSet;
 use onbeat_model::units::format_duration;
 use serde_json::{Value, json};
 
+/// What is said of parts of a set, and under which policies.
+pub type Under<T> = Vec<(Vec<String>, Vec<T>)>;
+
+/// What `judge` says under Onbeat's own among the policies of `set`, alike ones in one; if there are none, under none.
+pub fn under<T: PartialEq>(
+    set: &TaskSet,
+    judge: impl Fn(Option<(Order, Server)>) -> Vec<T>,
+) -> Under<T> {
+    let mut all: Under<T> = Vec::new();
+    let own = set.policies.iter().filter_map(|policy| match policy {
+        Policy::Core { order, server } => Some((policy.to_string(), Some((*order, *server)))),
+        _ => None,
+    });
+    let mut own: Vec<_> = own.collect();
+    if own.is_empty() {
+        own.push((String::new(), None));
+    }
+    for (name, played) in own {
+        let said = judge(played);
+        match all.iter_mut().find(|(_, other)| *other == said) {
+            _ if said.is_empty() => {}
+            Some((names, _)) => names.push(name),
+            None => all.push((vec![name], said)),
+        }
+    }
+    all
+}
+
 /// What is said of the groups, and under which of the set's policies.
-pub struct Judged(Vec<(Vec<String>, Vec<Judgement>)>);
+pub struct Judged(Under<Judgement>);
 
 impl Judged {
     /// Under Onbeat's own among the policies of `set`; if there are none groups have what they say themselves.
     pub fn of(set: &TaskSet) -> Self {
-        let mut all: Vec<(Vec<String>, Vec<Judgement>)> = Vec::new();
-        let own = set.policies.iter().filter_map(|policy| match policy {
-            Policy::Core { order, server } => Some((policy.to_string(), Some((*order, *server)))),
-            _ => None,
-        });
-        let mut own: Vec<_> = own.collect();
-        if own.is_empty() {
-            own.push((String::new(), None));
-        }
-        for (name, played) in own.into_iter().filter(|_| !set.groups.is_empty()) {
-            let said = groups(set, played);
-            match all.iter_mut().find(|(_, other)| *other == said) {
-                Some((names, _)) => names.push(name),
-                None => all.push((vec![name], said)),
-            }
-        }
-        Self(all)
+        Self(under(set, |played| groups(set, played)))
     }
 
     /// For people.
@@ -91,7 +103,8 @@ impl Judged {
     }
 }
 
-fn short(demand: u128) -> u64 {
+/// As a number of JSON.
+pub fn short(demand: u128) -> u64 {
     u64::try_from(demand).unwrap_or(u64::MAX)
 }
 

@@ -2,6 +2,8 @@
 //! What jobs share and the tests know nothing of: resources, and a reservation for several threads. No answer is better
 //! than one that promises too much.
 
+use std::fmt;
+
 use anyhow::{Result, bail};
 use onbeat_analysis::registry::Test;
 use onbeat_model::taskset::TaskSet;
@@ -29,8 +31,23 @@ pub fn no_waiting(set: &TaskSet) -> Result<()> {
     Ok(())
 }
 
-/// Those of the tests that hold for this set: where a reservation serves several threads only those under which it is
-/// served on one CPU, so that they run one after the other.
+/// Tests that do not hold for a set. Displays as a sentence.
+#[derive(Debug)]
+pub struct Dropped {
+    /// Their names.
+    pub tests: Vec<&'static str>,
+    /// Why.
+    pub why: String,
+}
+
+impl fmt::Display for Dropped {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Not asked: {}: {}.", self.tests.join(", "), self.why)
+    }
+}
+
+/// Those of the tests that hold for this set, and the others, if there are any: where a reservation serves several
+/// threads only those hold under which it is served on one CPU, so that they run one after the other.
 ///
 /// # Errors
 /// None does, or one that was `asked` for does not.
@@ -38,20 +55,23 @@ pub fn one_after_the_other(
     set: &TaskSet,
     tests: Vec<&'static Test>,
     asked: bool,
-) -> Result<Vec<&'static Test>> {
-    let Some(task) = set.tasks.iter().find(|task| task.threads > 1) else { return Ok(tests) };
-    let holds = |test: &&Test| set.cpus == 1 || test.name.starts_with("p-");
-    let reason = format!(
+) -> Result<(Vec<&'static Test>, Option<Dropped>)> {
+    let Some(task) = set.tasks.iter().find(|task| task.threads > 1) else {
+        return Ok((tests, None));
+    };
+    let holds = |test: &Test| set.cpus == 1 || test.name.starts_with("p-");
+    let why = format!(
         "the threads of {} may run on several CPUs at a time, and only the tests of partitioned policies (p-…) hold \
          then",
         task.name
     );
     if let Some(test) = tests.iter().find(|test| asked && !holds(test)) {
-        bail!("{}: {reason}; leave --test {0} out", test.name);
+        bail!("{}: {why}; leave --test {0} out", test.name);
     }
-    let kept: Vec<_> = tests.into_iter().filter(holds).collect();
+    let (kept, dropped): (Vec<&Test>, Vec<&Test>) = tests.into_iter().partition(|test| holds(test));
     if kept.is_empty() {
-        bail!("{reason}; try `onbeat sim`");
+        bail!("{why}; try `onbeat sim`");
     }
-    Ok(kept)
+    let tests: Vec<&str> = dropped.iter().map(|test| test.name).collect();
+    Ok((kept, (!tests.is_empty()).then_some(Dropped { tests, why })))
 }

@@ -107,6 +107,16 @@ enum Period {
     Harmonic([String; 2]),
 }
 
+/// What to do about a key that belongs into a task-set file.
+fn of_task_sets(text: &str) -> Option<anyhow::Error> {
+    let table: toml::Table = text.parse().ok()?;
+    let key = ["set", "group", "purse", "task"].into_iter().find(|key| table.contains_key(*key))?;
+    Some(anyhow::anyhow!(
+        "a sweep draws its tasks by itself and serves all of them on all CPUs under one policy: it has no [[{key}]]; \
+         leave that out, or give the file to `onbeat analyze` or `onbeat sim` if it is a task set"
+    ))
+}
+
 impl Sweep {
     /// Reads and checks a file; also its text.
     ///
@@ -119,7 +129,8 @@ impl Sweep {
             .read_to_string(&mut text)
             .context("is no text; give a TOML file")?;
         ensure!(text.len() as u64 <= FILE_MOST, "is too long for a sweep; give a TOML file");
-        let sweep: Sweep = toml::from_str(&text)?;
+        let sweep: Sweep =
+            toml::from_str(&text).map_err(|error| of_task_sets(&text).unwrap_or(error.into()))?;
         ensure!((1..=64).contains(&sweep.cpus), "cpus = {}: 1 to 64 can be had", sweep.cpus);
         ensure!((1..=SETS_MOST).contains(&sweep.sets), "sets = {}: 1 to {SETS_MOST}", sweep.sets);
         let Range { from, to, points } = sweep.utilization;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * What the service asks for: a system-call program that makes, fills, moves, swaps and gives back
- * reservations, regroups CPUs, and makes the timers. One for all, as the kernel goes through the
- * core anew for each. Part of main.bpf.c.
+ * What the service asks for: a system-call program that makes, fills, moves, swaps, resizes and
+ * gives back reservations, regroups CPUs, and makes the timers. One for all, as the kernel goes
+ * through the core anew for each. Part of main.bpf.c.
  */
 #ifndef REQUESTS_BPF_H
 #define REQUESTS_BPF_H
@@ -98,6 +98,27 @@ static __noinline int place(struct shell_place *arg)
 				ob_server_take(&shell->ob, sv, terms);
 			ob_server_go_on(&shell->ob, sv, now);
 		}
+		UNLOCK(fx);
+		effects_apply(&fx);
+		return held ? 0 : -EINVAL;
+	}
+	return -EBUSY;
+}
+
+static __noinline int resize(struct shell_resize *arg)
+{
+	s32 id = arg->id;
+	u64 budget = arg->budget;
+
+	if (id < 0 || id >= shell->nr_servers)
+		return -EINVAL;
+	LOCKED(fx)
+	{
+		ob_server_p sv = &shell->servers[id];
+		bool held = sv->used == 1;
+
+		if (held)
+			ob_server_resize(&shell->ob, sv, budget);
 		UNLOCK(fx);
 		effects_apply(&fx);
 		return held ? 0 : -EINVAL;
@@ -210,6 +231,8 @@ int request(struct shell_request *arg)
 		return regroup(&arg->regroup);
 	case SHELL_REORDER:
 		return reorder(&arg->reorder);
+	case SHELL_RESIZE:
+		return resize(&arg->resize);
 	case SHELL_START:
 		return use_timers ? start() : 0;
 	}

@@ -64,6 +64,13 @@ struct shell_place {
 	u32 swap;
 };
 
+/* Reservation `id`, which is not split, has another budget from its next period on. */
+struct shell_resize {
+	s32 id;
+	u32 pad;
+	u64 budget;
+};
+
 /* `cpus` are one domain from now on. */
 struct shell_regroup {
 	u64 cpus;
@@ -93,6 +100,7 @@ enum shell_kind {
 	SHELL_START = 4, /* the timers are to be made; once, before the scheduler is in force */
 	SHELL_REGROUP = 5,
 	SHELL_REORDER = 6,
+	SHELL_RESIZE = 7,
 };
 
 /* What the `request` program is asked for; the part that `kind` names counts. */
@@ -103,6 +111,7 @@ struct shell_request {
 	struct shell_release release;
 	struct shell_regroup regroup;
 	struct shell_reorder reorder;
+	struct shell_resize resize;
 	u32 kind;
 };
 

@@ -47,6 +47,12 @@ impl<E: Engine, S: System> Book<E, S> {
 
     /// Takes a reservation's threads out and frees it, now or by and by.
     pub(super) fn close(&mut self, id: u32) {
+        let within = self.held.get(&id).and_then(|held| held.within);
+        self.take_out(id);
+        self.divide(within);
+    }
+
+    fn take_out(&mut self, id: u32) {
         self.unbook(id);
         for _ in 0..10 {
             match self.engine.release(id) {
@@ -109,6 +115,8 @@ impl<E: Engine, S: System> Book<E, S> {
         let (user, what) = (record.uid, farewell(&record, "ended with its program"));
         held.record = record;
         held.state = State::Ended;
+        let within = held.within;
+        self.divide(within);
         self.note(Some(user), what);
     }
 }

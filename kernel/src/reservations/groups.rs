@@ -7,9 +7,11 @@ use std::time::Instant;
 use onbeat_analysis::plan::{Demand, Place};
 use onbeat_core::ffi::OB_DEPTH;
 use onbeat_model::policy::{Key, Order, Server};
-use onbeat_model::protocol::{self, Group, Response};
+use onbeat_model::protocol::{self, Group, Reserve, Response};
+use onbeat_model::taskset::Portion;
 use onbeat_model::units::{clip, format_duration};
 
+use super::parts::Newcomer;
 use super::{Book, Held, Inside, Peer, Problem, State, problem};
 use crate::engine::Engine;
 use crate::limits;
@@ -21,12 +23,26 @@ impl<E: Engine, S: System> Book<E, S> {
     /// Makes a group.
     pub(super) fn group(&mut self, peer: Peer, g: &Group) -> Result<Response, Problem> {
         g.check().or_else(|e| problem(e, "ask again with other values"))?;
-        let r = g.as_reserve(1);
         let within = self.group_named(peer, g.group.as_deref())?;
+        let around = within.map(|up| &self.held[&up].record);
+        let times = g.times(around.map(|around| (around.period_ns, around.deadline_ns)));
+        let portion = g.portion();
+        let budget = self.budget_within(peer, within, g, times)?;
+        let r = g.as_reserve(1, budget, times);
+        r.check().or_else(|e| problem(e, "ask again with other values"))?;
         let room = self.room_for(&r, u64::MAX, within)?;
         let order = self.order_named(g.order.as_deref(), room)?;
-        let server = self.server_named(g.rule.as_deref(), room)?;
+        let server = match portion {
+            // It goes on with later deadlines: it stands where its bandwidth has it, and never rests.
+            Portion::Orders => Server::Cbs,
+            _ => self.server_named(g.rule.as_deref(), room)?,
+        };
         self.check_length(peer, &r, room, server)?;
+        if portion.weight().is_some() {
+            // Its part may become as small as may be.
+            let most = Reserve { budget_ns: budget.min(limits::BUDGET_MIN), ..r.clone() };
+            self.check_rest(&most, room, server)?;
+        }
         if self.groups().any(|h| h.record.name == g.name) {
             return problem(
                 format!("there is a group {:?} already", clip(&g.name)),
@@ -55,8 +71,8 @@ impl<E: Engine, S: System> Book<E, S> {
             Err(refusal) => return Ok(self.refuse(*refusal)),
         };
         let wanted = Reservation {
-            budget: g.budget_ns,
-            period: g.period_ns,
+            budget,
+            period: r.period_ns,
             deadline: r.deadline(),
             place: place.clone(),
             kind: crate::settings::kind(server),
@@ -80,8 +96,8 @@ impl<E: Engine, S: System> Book<E, S> {
             name: g.name.clone(),
             uid: peer.uid,
             group: g.group.clone().unwrap_or_default(),
-            budget_ns: g.budget_ns,
-            period_ns: g.period_ns,
+            budget_ns: budget,
+            period_ns: r.period_ns,
             deadline_ns: r.deadline(),
             set: self.rooms[room].settings.name.clone(),
             ..Default::default()
@@ -100,14 +116,30 @@ impl<E: Engine, S: System> Book<E, S> {
             record,
             within,
             members: Some(Inside { order, rule: server }),
+            portion,
             purse: wanted.purse,
         };
         self.held.insert(id, held);
-        let (budget, period) = (format_duration(g.budget_ns), format_duration(g.period_ns));
+        self.divide(within);
+        let (budget, period) = (format_duration(budget), format_duration(r.period_ns));
         let what =
             format!("group {id}: {budget} every {period} for {} (user {})", g.name, peer.uid);
         self.note(Some(peer.uid), what);
         Ok(Response::Granted { id, policy: self.rooms[room].settings.policy(), cpus })
+    }
+
+    /// The budget that a group asks for, or its part of that of the group it is to be in.
+    fn budget_within(
+        &self,
+        peer: Peer,
+        within: Option<u32>,
+        g: &Group,
+        (period, deadline): (u64, u64),
+    ) -> Result<u64, Problem> {
+        let Some(up) = within else { return Ok(g.budget_ns.unwrap_or(0)) };
+        let (budget, weight) = (g.budget_ns.unwrap_or(0), g.portion().weight());
+        let part = self.part(up, &Newcomer { uid: peer.uid, budget, period, weight })?;
+        Ok(if weight.is_some() { part.min(deadline) } else { budget })
     }
 
     fn groups(&self) -> impl Iterator<Item = &Held> {

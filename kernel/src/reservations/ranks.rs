@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Classes of reservations, and best effort's servers, where the order ranks.
+//! Classes of reservations, values of their jobs, and best effort's servers, where the order ranks.
 
 use anyhow::{Context, Result};
 use onbeat_analysis::plan::Place;
+use onbeat_model::policy::Key;
 use onbeat_model::protocol::Reserve;
+use onbeat_model::units::clip;
 
 use super::{Book, Problem, problem};
 use crate::engine::Engine;
@@ -31,6 +33,29 @@ impl<E: Engine, S: System> Book<E, S> {
             );
         }
         Ok(())
+    }
+
+    /// Whether the value that is asked for means anything here.
+    pub(super) fn check_value(
+        &self,
+        r: &Reserve,
+        room: usize,
+        within: Option<u32>,
+    ) -> Result<(), Problem> {
+        let order = Key::ALL.get(self.order_within(within, room) as usize);
+        if r.value.is_none() || order.is_some_and(|order| order.chooses()) {
+            return Ok(());
+        }
+        let who = match (&r.group, order) {
+            (Some(group), Some(order)) => {
+                format!("the group {:?}, whose order is {order},", clip(group))
+            }
+            _ => self.rooms[room].settings.policy(),
+        };
+        problem(
+            format!("{who} does not choose between jobs, so no value counts there"),
+            "leave the value out, or have a policy that chooses, such as g-dasa (`onbeat policy`)",
+        )
     }
 
     /// Makes best effort's servers, which nobody owns, if the order ranks; to be called once, before anybody asks.

@@ -15,6 +15,7 @@ use crate::scheduler::Rule;
 
 mod accounts;
 mod books;
+mod parts;
 mod ranks;
 mod swap;
 
@@ -148,6 +149,12 @@ impl Engine for Fake {
         Ok(())
     }
 
+    fn resize(&mut self, id: u32, budget: u64) -> anyhow::Result<()> {
+        let mut world = self.0.borrow_mut();
+        world.servers.get_mut(&id).expect("a reservation that exists").0.budget = budget;
+        Ok(())
+    }
+
     fn regroup(&mut self, cpus: u64) -> anyhow::Result<()> {
         let mut world = self.0.borrow_mut();
         for others in world.domains.values_mut() {
@@ -220,20 +227,23 @@ fn book(order: Order, cpus: u32) -> (Book<Fake, Fake>, Fake) {
     (Book::new(fake.clone(), fake.clone(), settings(order, cpus)), fake)
 }
 
+/// A group in no other.
+fn a_group(name: &str, budget_ms: u64, period_ms: u64) -> protocol::Group {
+    protocol::Group {
+        name: name.into(),
+        budget_ns: Some(budget_ms * MS),
+        period_ns: Some(period_ms * MS),
+        ..Default::default()
+    }
+}
+
 fn ask(pid: u32, budget_ms: u64, period_ms: u64) -> Request {
     Request::Reserve(Reserve {
         pid,
         name: "work".into(),
         budget_ns: budget_ms * MS,
         period_ns: period_ms * MS,
-        deadline_ns: None,
-        cpus: None,
-        marks: false,
-        value: None,
-        class: None,
-        group: None,
-        purse: None,
-        set: None,
+        ..Default::default()
     })
 }
 

@@ -33,6 +33,10 @@ impl Engine for Empty {
     fn swap(&mut self, _: u32, _: &Place, _: u64, _: Rule) -> Result<()> {
         Ok(())
     }
+    fn resize(&mut self, _: u32, _: u64) -> anyhow::Result<()> {
+        Ok(())
+    }
+
     fn regroup(&mut self, _: u64) -> Result<()> {
         Ok(())
     }

@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::OnceLock;
 use std::sync::atomic::AtomicU64;
 use std::time::{Duration, Instant};
 
@@ -99,6 +100,18 @@ impl Machine {
 /// wrong, so that many tests can share one attempt.
 pub fn facts(flavour: Flavour, cpus: u32, programs: &[&Path]) -> Result<Facts, String> {
     Machine::of_this_test(flavour, cpus, programs).facts()
+}
+
+/// The same for a test program whose guest has two CPUs and only the scheduler beside it: boots it once and prints what
+/// it said.
+pub fn facts_of_two_cpus(scheduler: &str) -> &'static Facts {
+    static FACTS: OnceLock<Result<Facts, String>> = OnceLock::new();
+    let facts = FACTS.get_or_init(|| {
+        let facts = facts(Flavour::Plain, 2, &[Path::new(scheduler)]);
+        facts.iter().flatten().for_each(|(name, value)| println!("{name}: {value}"));
+        facts
+    });
+    facts.as_ref().unwrap_or_else(|e| panic!("{e}"))
 }
 
 fn unescape(text: &str) -> String {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 use super::*;
 use crate::run::{Platform, TaskInfo, World};
+use crate::units::MS;
 use proptest::prelude::*;
 
 pub(super) fn task(name: &str, class: Class, period: u64) -> TaskInfo {

@@ -5,14 +5,51 @@ use std::iter::successors;
 
 use serde::{Deserialize, Serialize};
 
-use super::parse::{check_budget, cpu_list, plain_name};
-use super::table::{At, Fault, Table, fault, wrong_type};
+mod budgets;
+mod division;
+
+pub(super) use budgets::divide;
+use budgets::{inherit, only_orders, portion};
+pub use division::Division;
+
+use super::parse::{cpu_list, plain_name};
+use super::table::{At, Fault, Table, fault};
 use super::{CpuSet, Purse, TaskEntry, TaskSet, limits, purse, sets};
 use crate::policy::{Key, Policy, Server};
-use crate::units::{clip, format_duration};
+use crate::units::clip;
 
-const GROUP: [&str; 10] =
-    ["name", "in", "order", "budget", "period", "deadline", "rule", "cpus", "purse", "set"];
+const GROUP: [&str; 11] = [
+    "name", "in", "order", "budget", "weight", "period", "deadline", "rule", "cpus", "purse", "set",
+];
+
+/// Where the budget of a group comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Portion {
+    /// From the file.
+    #[default]
+    Budget,
+    /// It is its part, by this weight, of what the group around it leaves ([`limits::WEIGHT`]).
+    Weight(u64),
+    /// The same with [`limits::WEIGHT_USUAL`], and nothing enforces it: the group has what the one around it has for
+    /// it, and only orders its members.
+    Orders,
+}
+
+impl Portion {
+    fn is_budget(&self) -> bool {
+        *self == Self::Budget
+    }
+
+    /// How much of what is divided it gets beside others; `None`: it has a budget of its own.
+    pub fn weight(self) -> Option<u64> {
+        match self {
+            Self::Budget => None,
+            Self::Weight(weight) => Some(weight),
+            Self::Orders => Some(limits::WEIGHT_USUAL),
+        }
+    }
+}
 
 /// A reservation that serves those of its members: tasks, and groups that are part of it. Times in ns.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -27,6 +64,9 @@ pub struct Group {
     pub order: Option<Key>,
     /// What all members together get per period, at least 1; at most period and deadline.
     pub budget: u64,
+    /// Where that comes from.
+    #[serde(default, skip_serializing_if = "Portion::is_budget")]
+    pub portion: Portion,
     /// Its period.
     pub period: u64,
     /// Its relative deadline.
@@ -82,34 +122,29 @@ pub(super) fn read(
     purses: &[Purse],
     sets: &[CpuSet],
 ) -> Result<Vec<Group>, Fault> {
-    let Some(list) = top.value("group") else { return Ok(Vec::new()) };
-    let Some(tables) = list.get_ref().as_array() else {
-        let reason = "group must be a list of tables";
-        return fault(list.span().start, reason, "write [[group]] with two brackets");
-    };
+    let tables = top.tables("group", "[[group]]", &GROUP)?;
     if tables.len() > limits::GROUPS {
         let reason = format!("the file has {} groups", tables.len());
-        let remedy = format!("keep to {}", limits::GROUPS);
-        return fault(list.span().start, reason, remedy);
+        return fault(top.at_key("group"), reason, format!("keep to {}", limits::GROUPS));
     }
     let mut entries: Vec<Entry<'_>> = Vec::new();
-    for table in tables.iter() {
-        let Some(t) = table.get_ref().as_table() else {
-            return wrong_type(table, "group", "a table", "[[group]] on a line of its own");
-        };
-        let t = Table::new(t, table.span().start, "[[group]]", &GROUP)?;
+    for t in tables {
+        let t = t?;
         let entry = entry(&t, cpus, purses, sets)?;
         if entries.iter().any(|other| other.group.name == entry.group.name) {
-            let at = t.value("name").map_or(t.at, |v| v.span().start);
+            let at = t.at_key("name");
             let reason = format!("two groups are called \"{}\"", entry.group.name);
             return fault(at, reason, "give each [[group]] its own name");
         }
         entries.push(entry);
     }
     let entries = sorted(entries)?;
-    let groups: Vec<Group> = entries.iter().map(|entry| entry.group.clone()).collect();
+    let mut groups: Vec<Group> = Vec::with_capacity(entries.len());
     for entry in &entries {
-        inside_parent(entry, &groups, cpus)?;
+        let group = inherit(entry, &groups)?;
+        let cpus_at = (entry.cpus_at, "cpus", group.cpus.as_deref());
+        group.parent.map_or(Ok(()), |parent| check_cpus(cpus_at, &groups, parent, cpus))?;
+        groups.push(group);
     }
     Ok(groups)
 }
@@ -121,35 +156,34 @@ fn entry<'a>(
     sets: &[CpuSet],
 ) -> Result<Entry<'a>, Fault> {
     let name = t.required("name", "\"video\"", t.string("name")?)?;
-    let budget = t.duration("budget", 1, limits::TIME)?;
+    let inside = t.string("in")?;
+    let (budget, portion) = portion(t, name.value, inside.is_some())?;
     let period = t.duration("period", limits::PERIOD_MIN, limits::TIME)?;
-    for (key, missing) in [("budget", budget.is_none()), ("period", period.is_none())] {
-        if missing {
-            let reason = format!(
-                "the group \"{}\" has no {key}, and groups that only order are not there yet",
-                clip(name.value)
-            );
-            return fault(t.at, reason, "give it budget and period, or leave the group out");
-        }
+    let period = match inside {
+        None => Some(t.required("period", "\"20ms\"", period)?),
+        Some(_) => period,
+    };
+    let deadline = t.duration("deadline", 1, limits::TIME)?;
+    let rule = part(t, "rule")?;
+    if portion == Portion::Orders && rule.is_some() {
+        return only_orders(t.at_key("rule"), name.value);
     }
-    let budget = t.required("budget", "\"10ms\"", budget)?;
-    let period = t.required("period", "\"20ms\"", period)?.value;
-    let deadline = t.duration("deadline", 1, limits::TIME)?.map_or(period, |d| d.value);
-    check_budget(&budget, period, deadline)?;
-    let at = |key| t.value(key).map_or(t.at, |v| v.span().start);
     Ok(Entry {
         at: t.at,
-        inside: t.string("in")?,
-        budget_at: budget.at,
-        cpus_at: at("cpus"),
+        inside,
+        budget_at: t.at_key("budget"),
+        cpus_at: t.at_key("cpus"),
         group: Group {
             name: plain_name(&name, "name")?,
             parent: None,
             order: part(t, "order")?,
-            budget: budget.value,
-            period,
-            deadline,
-            rule: part(t, "rule")?,
+            budget,
+            portion,
+            // 0 as long as it is that of the group around it.
+            period: period.map_or(0, |period| period.value),
+            deadline: deadline.map_or(0, |deadline| deadline.value),
+            // One that goes on with later deadlines, and so stands where its bandwidth has it and never rests.
+            rule: if portion == Portion::Orders { Some(Server::Cbs) } else { rule },
             cpus: cpu_list(t, "cpus", cpus)?,
             purse: purse::of(t, purses)?,
             set: sets::of(t, sets)?,
@@ -223,19 +257,9 @@ fn unknown<'a, T>(
     fault(asked.at, format!("there is no group \"{}\"", clip(asked.value)), remedy)
 }
 
-/// CPUs and budget are those of the group it is part of at most.
-fn inside_parent(entry: &Entry<'_>, groups: &[Group], cpus: u32) -> Result<(), Fault> {
-    let group = &entry.group;
-    let Some(parent) = group.parent else { return Ok(()) };
-    check_cpus(entry.cpus_at, "cpus", group.cpus.as_deref(), groups, parent, cpus)?;
-    check_load(entry.budget_at, (group.budget, group.period), groups, parent, cpus)
-}
-
 /// The CPUs of a member are among those of its group.
 fn check_cpus(
-    at: usize,
-    key: &str,
-    list: Option<&[u32]>,
+    (at, key, list): (usize, &str, Option<&[u32]>),
     groups: &[Group],
     group: usize,
     cpus: u32,
@@ -251,34 +275,6 @@ fn check_cpus(
     fault(at, reason, format!("use CPUs of {}", few.join(", ")))
 }
 
-/// A member of budget Q every P is no more than all CPUs of its group could give it.
-fn check_load(
-    at: usize,
-    (budget, period): (u64, u64),
-    groups: &[Group],
-    group: usize,
-    cpus: u32,
-) -> Result<(), Fault> {
-    let of = &groups[group];
-    let wide = u128::from(cpus_of(groups, group, cpus).count_ones());
-    let offered = wide * u128::from(of.budget) * u128::from(period);
-    if u128::from(budget) * u128::from(of.period) <= offered {
-        return Ok(());
-    }
-    let most = (offered / u128::from(of.period)) as u64;
-    let reason = format!(
-        "{} every {} is more than its group \"{}\" has, {} every {}",
-        format_duration(budget),
-        format_duration(period),
-        of.name,
-        format_duration(of.budget),
-        format_duration(of.period)
-    );
-    let lower = format!("lower it to {} or less, or ", format_duration(most));
-    let lower = if most == 0 { "" } else { &lower };
-    fault(at, reason, format!("{lower}raise the group's budget"))
-}
-
 /// The group a task is part of.
 pub(super) fn of_task(
     t: &Table<'_, '_>,
@@ -290,13 +286,12 @@ pub(super) fn of_task(
     let Some(group) = groups.iter().position(|group| group.name == asked.value) else {
         return unknown(&asked, groups.iter().map(|group| group.name.as_str()));
     };
-    let Some(budget) = task.budget else {
+    if task.budget.is_none() {
         let reason = format!("the task \"{}\" is in a group, but has no budget", task.name);
         return fault(asked.at, reason, "add budget = \"5ms\", or leave group out");
-    };
-    let at = |key| t.value(key).map_or(t.at, |v| v.span().start);
-    check_cpus(at("affinity"), "affinity", task.affinity.as_deref(), groups, group, cpus)?;
-    check_load(at("budget"), (budget, task.period), groups, group, cpus)?;
+    }
+    let affinity = (t.at_key("affinity"), "affinity", task.affinity.as_deref());
+    check_cpus(affinity, groups, group, cpus)?;
     Ok(Some(group))
 }
 

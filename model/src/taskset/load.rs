@@ -4,7 +4,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::parse::plain_name;
-use super::table::{Fault, Table, fault, wrong_type};
+use super::table::{Fault, Table, fault};
 use super::{GRACE, TaskEntry, TaskSet, Work, limits, work};
 use crate::units::clip;
 
@@ -92,26 +92,9 @@ pub(super) fn nice(t: &Table<'_, '_>) -> Result<i32, Fault> {
 
 /// All loads of the file.
 pub(super) fn read(top: &Table<'_, '_>) -> Result<Vec<BestEffortLoad>, Fault> {
-    let Some(list) = best_effort(top)?.and_then(|t| t.value("load")) else { return Ok(Vec::new()) };
-    let Some(entries) = list.get_ref().as_array() else {
-        let reason = "load must be a list of tables";
-        return fault(list.span().start, reason, "write [[best_effort.load]] with two brackets");
-    };
-    let mut loads: Vec<BestEffortLoad> = Vec::new();
-    for item in entries.iter() {
-        let Some(t) = item.get_ref().as_table() else {
-            return wrong_type(
-                item,
-                "load",
-                "a table",
-                "[[best_effort.load]] on a line of its own",
-            );
-        };
-        let known = ["name", "count", "nice", "period", "arrivals", "work"];
-        let t = Table::new(t, item.span().start, "[[best_effort.load]]", &known)?;
-        loads.push(load(&t)?);
-    }
-    Ok(loads)
+    const KNOWN: [&str; 6] = ["name", "count", "nice", "period", "arrivals", "work"];
+    let Some(t) = best_effort(top)? else { return Ok(Vec::new()) };
+    t.tables("load", "[[best_effort.load]]", &KNOWN)?.map(|t| load(&t?)).collect()
 }
 
 fn load(t: &Table<'_, '_>) -> Result<BestEffortLoad, Fault> {
@@ -173,15 +156,11 @@ pub(super) fn check(top: &Table<'_, '_>, set: &TaskSet) -> Result<(), Fault> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::samples::beside_a_task;
     use super::*;
-    use std::path::Path;
 
     fn parse(load: &str) -> Result<TaskSet, String> {
-        let text = format!(
-            "cpus = 1\nduration = \"9s\"\n[[task]]\nname = \"a\"\nperiod = \"10ms\"\n\
-             work = {{ constant = \"5ms\" }}\n[[best_effort.load]]\n{load}"
-        );
-        TaskSet::from_bytes(text.as_bytes(), Path::new("x.toml")).map_err(|e| e.to_string())
+        beside_a_task(&format!("[[best_effort.load]]\n{load}"))
     }
 
     #[test]

@@ -8,13 +8,15 @@ mod parse;
 mod plays;
 mod purse;
 mod rank;
+#[cfg(test)]
+mod samples;
 mod sections;
 mod sets;
 mod table;
 mod work;
 mod write;
 
-pub use group::Group;
+pub use group::{Division, Group, Portion};
 pub use load::{Arrivals, BestEffortLoad};
 pub use purse::{Purse, Segment};
 pub use sections::{Section, Step};
@@ -70,6 +72,10 @@ pub mod limits {
     pub const USERS: usize = crate::numbers::ACCOUNTS - 1;
     /// What a job may be worth.
     pub const VALUE: u64 = 1_000_000;
+    /// Weight of a group, from 1; as of control groups, as is the next.
+    pub const WEIGHT: u64 = 10_000;
+    /// Weight of a group of which nobody says one.
+    pub const WEIGHT_USUAL: u64 = 100;
     /// Characters of a name.
     pub const NAME: usize = 64;
 }

@@ -115,8 +115,9 @@ fn top(folder: &Path, document: &DeTable<'_>, stem: &str) -> Result<TaskSet, Fau
     };
     let purses = purse::read(&top)?;
     let sets = sets::read(&top, cpus)?;
-    let groups = group::read(&top, cpus, &purses, &sets)?;
+    let mut groups = group::read(&top, cpus, &purses, &sets)?;
     let (tasks, resources) = tasks(folder, &top, cpus, duration, (&groups, &purses, &sets))?;
+    group::divide(&top, &mut groups, &tasks, cpus)?;
     let set = TaskSet {
         name,
         title,
@@ -165,34 +166,26 @@ fn tasks(
 ) -> Result<(Vec<TaskEntry>, Vec<String>), Fault> {
     let mut tasks: Vec<TaskEntry> = Vec::new();
     let mut resources = Vec::new();
-    let Some(list) = top.value("task") else { return Ok((tasks, resources)) };
-    let Some(entries) = list.get_ref().as_array() else {
-        let reason = "task must be a list of tables";
-        return fault(list.span().start, reason, "write [[task]] with two brackets");
-    };
     let mut total = groups.len() as u64;
-    for entry in entries.iter() {
-        let Some(t) = entry.get_ref().as_table() else {
-            return table::wrong_type(entry, "task", "a table", "[[task]] on a line of its own");
-        };
-        let t = Table::new(t, entry.span().start, "[[task]]", &TASK)?;
+    for t in top.tables("task", "[[task]]", &TASK)? {
+        let t = t?;
         let mut task = task(folder, &t, cpus, duration)?;
         task.group = group::of_task(&t, &task, groups, cpus)?;
         task.purse = purse::of(&t, purses)?;
         task.sections = sections::read(&t, &task, &mut resources)?;
         task.set = sets::of(&t, sets)?;
         if tasks.iter().any(|other| other.name == task.name) {
-            let at = t.value("name").map_or(t.at, |v| v.span().start);
+            let at = t.at_key("name");
             let reason = format!("two tasks are called \"{}\"", task.name);
             return fault(at, reason, "give each [[task]] its own name, or use count");
         }
         if let Some(group) = groups.iter().find(|group| task.may_be_called(&group.name)) {
-            let at = t.value("name").map_or(t.at, |v| v.span().start);
+            let at = t.at_key("name");
             let reason = format!("a task and a group are called \"{}\"", group.name);
             return fault(at, reason, "give each its own name");
         }
         if let Some(name) = tasks.iter().find_map(|other| clash(other, &task)) {
-            let at = t.value("name").map_or(t.at, |v| v.span().start);
+            let at = t.at_key("name");
             let reason = format!("two tasks would be called \"{name}\", one of them by its count");
             return fault(at, reason, "rename one of them");
         }

@@ -4,7 +4,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::parse::plain_name;
-use super::table::{At, Fault, Table, fault, wrong_type};
+use super::table::{self, At, Fault, Table, fault};
 use super::{TaskSet, limits};
 use crate::policy::Policy;
 use crate::units::{clip, format_duration};
@@ -40,21 +40,14 @@ pub struct Segment {
 
 /// All purses of the file, sound but for who uses them.
 pub(super) fn read(top: &Table<'_, '_>) -> Result<Vec<Purse>, Fault> {
-    let Some(list) = top.value("purse") else { return Ok(Vec::new()) };
-    let Some(tables) = list.get_ref().as_array() else {
-        let reason = "purse must be a list of tables";
-        return fault(list.span().start, reason, "write [[purse]] with two brackets");
-    };
+    let tables = top.tables("purse", "[[purse]]", &PURSE)?;
     if tables.len() > limits::PURSES {
         let reason = format!("the file has {} purses", tables.len());
-        return fault(list.span().start, reason, format!("keep to {}", limits::PURSES));
+        return fault(top.at_key("purse"), reason, format!("keep to {}", limits::PURSES));
     }
     let mut purses: Vec<Purse> = Vec::new();
-    for table in tables.iter() {
-        let Some(t) = table.get_ref().as_table() else {
-            return wrong_type(table, "purse", "a table", "[[purse]] on a line of its own");
-        };
-        let t = Table::new(t, table.span().start, "[[purse]]", &PURSE)?;
+    for t in tables {
+        let t = t?;
         let purse = purse(&t, &purses)?;
         purses.push(purse);
     }
@@ -97,15 +90,8 @@ fn segments(list: &At<&toml::de::DeArray<'_>>, period: u64) -> Result<Vec<Segmen
     }
     let mut segments = Vec::new();
     for item in list.value.iter() {
-        let Some(t) = item.get_ref().as_table() else {
-            return wrong_type(
-                item,
-                "segments",
-                "tables",
-                "[{ budget = \"10ms\", until = \"20ms\" }]",
-            );
-        };
-        let t = Table::new(t, item.span().start, "a segment", &SEGMENT)?;
+        let like = "[{ budget = \"10ms\", until = \"20ms\" }]";
+        let t = table::of(item, "a segment", like, &SEGMENT)?;
         let budget = t.duration("budget", 1, limits::TIME)?;
         let budget = t.required("budget", "\"10ms\"", budget)?.value;
         let from = t.duration("from", 0, limits::TIME)?.map_or(0, |from| from.value);

@@ -72,11 +72,7 @@ pub(super) fn read(
     };
     let mut sections: Vec<At<Section>> = Vec::new();
     for item in list.value.iter() {
-        let Some(entries) = item.get_ref().as_table() else {
-            return table::wrong_type(item, "a section", "a table", &LIKE[1..LIKE.len() - 1]);
-        };
-        let known = ["resource", "from", "length"];
-        let s = Table::new(entries, item.span().start, "a section", &known)?;
+        let s = table::of(item, "a section", LIKE, &["resource", "from", "length"])?;
         sections.push(At { at: s.at, value: section(&s, longest, resources)? });
     }
     // Stable: of two that are alike the first in the file is the outer one.
@@ -172,15 +168,11 @@ pub(super) fn abort(t: &Table<'_, '_>, work: &Work) -> Result<bool, Fault> {
 #[cfg(test)]
 mod tests {
     use super::super::TaskSet;
+    use super::super::samples::beside_a_task;
     use super::*;
-    use std::path::Path;
 
     fn parse(sections: &str) -> Result<TaskSet, String> {
-        let text = format!(
-            "cpus = 1\nduration = \"1s\"\n[[task]]\nname = \"a\"\nperiod = \"10ms\"\n\
-             work = {{ constant = \"5ms\" }}\nsections = [{sections}]"
-        );
-        TaskSet::from_bytes(text.as_bytes(), Path::new("x.toml")).map_err(|e| e.to_string())
+        beside_a_task(&format!("sections = [{sections}]"))
     }
 
     fn one(resource: &str, from: u64, length: u64) -> String {

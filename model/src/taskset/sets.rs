@@ -5,7 +5,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::parse::{clusters_of, cpu_list, plain_name};
-use super::table::{Fault, Table, fault, wrong_type};
+use super::table::{Fault, Table, fault};
 use super::{Group, TaskEntry, TaskSet};
 use crate::policy::{CorePolicy, Order, Policy};
 use crate::units::clip;
@@ -161,31 +161,22 @@ impl TaskSet {
 
 /// All sets of the file.
 pub(super) fn read(top: &Table<'_, '_>, cpus: u32) -> Result<Vec<CpuSet>, Fault> {
-    let Some(list) = top.value("set") else { return Ok(Vec::new()) };
-    let Some(tables) = list.get_ref().as_array() else {
-        let reason = "set must be a list of tables";
-        return fault(list.span().start, reason, "write [[set]] with two brackets");
-    };
     let mut sets: Vec<CpuSet> = Vec::new();
-    for table in tables.iter() {
-        let Some(t) = table.get_ref().as_table() else {
-            return wrong_type(table, "set", "a table", "[[set]] on a line of its own");
-        };
-        let t = Table::new(t, table.span().start, "[[set]]", &SET)?;
+    for t in top.tables("set", "[[set]]", &SET)? {
+        let t = t?;
         let set = one(&t, cpus)?;
-        let at = |key| t.value(key).map_or(t.at, |v| v.span().start);
         if set.name == DEFAULT_SET || sets.iter().any(|other| other.name == set.name) {
             let reason = match set.name == DEFAULT_SET {
                 true => format!("\"{DEFAULT_SET}\" are the CPUs that no [[set]] names"),
                 false => format!("two sets are called \"{}\"", set.name),
             };
-            return fault(at("name"), reason, "give each [[set]] its own name");
+            return fault(t.at_key("name"), reason, "give each [[set]] its own name");
         }
         if let Some(other) = sets.iter().find(|other| other.mask() & set.mask() != 0) {
             let both = (other.mask() & set.mask()).trailing_zeros();
             let reason =
                 format!("CPU {both} is in the sets \"{}\" and \"{}\"", other.name, set.name);
-            return fault(at("cpus"), reason, "name each CPU in one set only");
+            return fault(t.at_key("cpus"), reason, "name each CPU in one set only");
         }
         sets.push(set);
     }

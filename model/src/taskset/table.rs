@@ -63,6 +63,39 @@ impl<'a, 'i> Table<'a, 'i> {
         self.entries.get(key)
     }
 
+    /// Where a key's value stands, or the table, if it has none.
+    pub fn at_key(&self, key: &str) -> usize {
+        self.value(key).map_or(self.at, |value| value.span().start)
+    }
+
+    /// The tables of a list, each of which begins with `what`, `[[task]]`, say; none if the key is not there.
+    pub fn tables(
+        &self,
+        key: &'static str,
+        what: &'static str,
+        known: &'a [&'static str],
+    ) -> Result<impl ExactSizeIterator<Item = Result<Table<'a, 'i>, Fault>> + use<'a, 'i>, Fault>
+    {
+        let list = match self.value(key) {
+            None => &[][..],
+            Some(list) => match list.get_ref().as_array() {
+                Some(list) => &list[..],
+                None => {
+                    let reason = format!("{key} must be a list of tables");
+                    return fault(
+                        list.span().start,
+                        reason,
+                        format!("write {what} with two brackets"),
+                    );
+                }
+            },
+        };
+        Ok(list.iter().map(move |item| match item.get_ref().as_table() {
+            Some(t) => Table::new(t, item.span().start, what, known),
+            None => wrong_type(item, key, "a table", &format!("{what} on a line of its own")),
+        }))
+    }
+
     /// A value that must be there; `like` shows how to write it.
     pub fn required<T>(&self, key: &str, like: &str, got: Option<At<T>>) -> Result<At<T>, Fault> {
         match got {
@@ -129,6 +162,19 @@ impl<'a, 'i> Table<'a, 'i> {
             Some(t) => Table::new(t, v.span().start, what, known).map(Some),
             None => wrong_type(v, key, "a table", like),
         }
+    }
+}
+
+/// An item of a list as table; `like` shows how to write the list.
+pub(super) fn of<'a, 'i>(
+    item: &'a Value<'i>,
+    what: &'static str,
+    like: &str,
+    known: &[&'static str],
+) -> Result<Table<'a, 'i>, Fault> {
+    match item.get_ref().as_table() {
+        Some(t) => Table::new(t, item.span().start, what, known),
+        None => wrong_type(item, what, "a table", &like[1..like.len() - 1]),
     }
 }
 

@@ -4,8 +4,8 @@
 use std::fmt::Write;
 
 use super::{
-    BestEffortLoad, CpuSet, Group, Kernel, Overheads, Purse, Section, Segment, TaskEntry, TaskSet,
-    Work,
+    BestEffortLoad, CpuSet, Group, Kernel, Overheads, Portion, Purse, Section, Segment, TaskEntry,
+    TaskSet, Work,
 };
 use crate::units::{format_duration, format_percent};
 
@@ -100,10 +100,14 @@ impl Group {
         if let Some(order) = self.order {
             line(text, "order", &quoted(order.name()));
         }
-        line(text, "budget", &time(self.budget));
+        match self.portion {
+            Portion::Budget => line(text, "budget", &time(self.budget)),
+            Portion::Weight(weight) => line(text, "weight", &weight.to_string()),
+            Portion::Orders => {}
+        }
         line(text, "period", &time(self.period));
         line(text, "deadline", &time(self.deadline));
-        if let Some(rule) = self.rule {
+        if let Some(rule) = self.rule.filter(|_| self.portion != Portion::Orders) {
             line(text, "rule", &quoted(rule.name()));
         }
         if let Some(cpus) = &self.cpus {

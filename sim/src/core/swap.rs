@@ -21,6 +21,13 @@ impl Core {
         unsafe { ffi::onbeat_swap(ob, sv, &raw mut terms, now) }
     }
 
+    /// Reservation `i` has `budget` ns in each period from its next one on.
+    pub fn resize(&mut self, i: usize, budget: u64) {
+        let (ob, sv) = (self.ob(), &raw mut self.servers[i]);
+        // SAFETY: a server that is set up.
+        unsafe { ffi::onbeat_resize(ob, sv, budget) }
+    }
+
     /// Best effort is served in this order, a number of the core's registry, from now on. Those that wait are put
     /// anew, `step` threads at a time.
     pub fn reorder(&mut self, order: u32, step: usize) {

@@ -17,10 +17,10 @@ use crate::sys::{self, Class as SchedClass};
 use anyhow::{Context, Result, bail, ensure};
 use crew::{Crew, Member, Role};
 use onbeat_client::{Params, Service};
-use onbeat_model::policy::{Baseline, Policy};
+use onbeat_model::policy::{Baseline, Key, Policy};
 use onbeat_model::protocol::{DEADLINE_REFUSES, Group, Purse};
 use onbeat_model::run::{Class, Run, World};
-use onbeat_model::taskset::{GRACE, TaskSet, Work};
+use onbeat_model::taskset::{GRACE, Portion, TaskSet, Work};
 use onbeat_model::units::Fraction;
 use scheduler::Scheduler;
 use signals::{Signals, Waited};
@@ -246,15 +246,18 @@ fn make_groups(set: &TaskSet, service: &mut Service) -> Result<()> {
         service.purse(&wanted).with_context(|| format!("purse {}", purse.name))?;
     }
     for group in &set.groups {
+        let orders = group.portion == Portion::Orders;
         let wanted = Group {
             name: group.name.clone(),
-            budget_ns: group.budget,
-            period_ns: group.period,
+            // Parts by weight as in the simulator, whoever has come so far; a group that only orders has none to keep.
+            budget_ns: (!orders).then_some(group.budget),
+            weight: None,
+            period_ns: Some(group.period),
             deadline_ns: Some(group.deadline.min(group.period)),
             cpus: group.cpus.clone(),
             group: group.parent.map(|parent| set.groups[parent].name.clone()),
             order: group.order.map(|order| order.name().to_owned()),
-            rule: group.rule.map(|rule| rule.name().to_owned()),
+            rule: group.rule.filter(|_| !orders).map(|rule| rule.name().to_owned()),
             purse: group.purse.map(|purse| set.purses[purse].name.clone()),
             set: group.set.map(|named| set.sets[named].name.clone()),
         };
@@ -315,10 +318,13 @@ fn entitle(
             if let Some(named) = spec.and_then(|spec| spec.set) {
                 params = params.in_set(&set.sets[named].name);
             }
-            if let Some(value) = spec.and_then(|spec| spec.value) {
+            // Where they mean nothing the service would refuse them.
+            let within = spec.and_then(|spec| set.groups[spec.group?].order);
+            let order = within.or(policy.order().map(|order| order.key));
+            let chooses = order.is_some_and(Key::chooses);
+            if let Some(value) = spec.and_then(|spec| spec.value).filter(|_| chooses) {
                 params = params.worth(value);
             }
-            // Where classes mean nothing the service would refuse one.
             let ranks = policy.order().is_some_and(|order| order.key.ranks());
             if let Some(class) = spec.and_then(|spec| spec.class).filter(|_| ranks) {
                 params = params.of_class(class);

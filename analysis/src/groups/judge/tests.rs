@@ -123,3 +123,32 @@ fn a_group_in_a_group_counts_with_its_budget_and_its_members_no_more() {
     let said = of(&set, "p-rm+cbs-hard");
     assert_eq!((said[0].fits, said[1].fits), (None, Some(true)));
 }
+
+#[test]
+fn an_only_member_that_only_orders_is_judged_with_the_budget_around_it() {
+    let with = |name: &str, order: &str| {
+        let task = format!(
+            "[[task]]\nname = \"deep\"\nbudget = \"1ms\"\nperiod = \"5ms\"\ngroup = \"{name}\"\n\
+             work = {{ constant = \"1us\" }}"
+        );
+        let inner = format!("[[group]]\nname = \"h\"\nin = \"g\"\n{order}\n");
+        if name == "h" { inner + &task } else { task }
+    };
+    let of_both = |inside: &str| {
+        of(&set("budget = \"3ms\"\nperiod = \"5ms\"", &[], inside), "p-edf+cbs-hard")
+    };
+    let (direct, through) = (of_both(&with("g", "")), of_both(&with("h", "order = \"rm\"")));
+    assert_eq!((direct[0].fits, direct[0].least), (Some(true), Some(3 * MS)));
+    for said in &through {
+        assert_eq!((said.fits, said.least, said.order), (Some(true), Some(3 * MS), Some(Key::Rm)));
+    }
+    // Beside another nobody knows what it has; and weights leave nothing for gaps.
+    let beside = with("h", "")
+        + "\n[[group]]\nname = \"i\"\nin = \"g\"\nweight = 100\n[[task]]\nname = \"other\"\nbudget = \"1us\"\n\
+           period = \"50ms\"\ngroup = \"i\"\nwork = { constant = \"1us\" }";
+    let said = of_both(&beside);
+    let why = |one: &Judgement| one.why.clone().unwrap();
+    assert!(said[0].fits == Some(false) && why(&said[0]).contains("weights divide"), "{said:?}");
+    assert!(said[1].fits.is_none() && why(&said[1]).contains("only orders"), "{said:?}");
+    assert_eq!((said[2].fits, said[0].least), (Some(true), None));
+}

@@ -29,7 +29,6 @@ fn any_request() -> impl Strategy<Value = Request> {
     let terms = (0u32..8, times.clone(), times, deadline, cpus, group).prop_map(
         |(pid, budget_ns, period_ns, deadline_ns, cpus, group)| {
             let name = "x".into();
-            let (marks, value, purse) = (false, None, None);
             Reserve {
                 pid,
                 name,
@@ -37,27 +36,23 @@ fn any_request() -> impl Strategy<Value = Request> {
                 period_ns,
                 deadline_ns,
                 cpus,
-                marks,
-                value,
-                class: None,
                 group,
-                purse,
-                set: None,
+                ..Default::default()
             }
         },
     );
-    let groups = (terms.clone(), prop_oneof![Just("a"), Just("b")]).prop_map(|(r, name)| {
+    let portion = prop_oneof![2 => Just(None), 1 => Just(Some(None)), 1 => (1u64..200).prop_map(|w| Some(Some(w)))];
+    let names = prop_oneof![Just("a"), Just("b"), Just("c")];
+    let groups = (terms.clone(), names, portion).prop_map(|(r, name, portion)| {
         Request::Group(protocol::Group {
             name: name.into(),
-            budget_ns: r.budget_ns,
-            period_ns: r.period_ns,
-            deadline_ns: r.deadline_ns,
+            budget_ns: portion.is_none().then_some(r.budget_ns),
+            weight: portion.flatten(),
+            period_ns: r.group.is_none().then_some(r.period_ns),
+            deadline_ns: r.deadline_ns.filter(|_| portion.is_none()),
             cpus: r.cpus,
             group: r.group,
-            order: None,
-            rule: None,
-            purse: None,
-            set: None,
+            ..Default::default()
         })
     });
     prop_oneof![
@@ -137,6 +132,15 @@ proptest! {
             for (h, up) in book.held.values().filter_map(|h| h.within.map(|up| (h, &book.held[&up]))) {
                 let whose = [0, up.record.uid].contains(&h.record.uid);
                 prop_assert!(up.members.is_some() && whose, "{h:?} in {up:?}");
+            }
+            for (id, held) in book.held.iter().filter(|(_, h)| h.state == State::Live) {
+                prop_assert_eq!(fake.0.borrow().servers[id].0.budget, held.record.budget_ns);
+                // Budgets of whose members there may be any number; what is left is never divided twice.
+                let inside = || book.held.values().filter(|h| h.within == Some(*id) && h.state == State::Live);
+                let load = |h: &Held| h.record.budget_ns as f64 / h.record.period_ns as f64;
+                let weighted = inside().filter(|h| h.portion.weight().is_some()).count();
+                let sum: f64 = inside().map(load).sum();
+                prop_assert!(weighted == 0 || sum <= load(held) * (1.0 + 1e-9), "{sum} in {held:?}");
             }
             let world = fake.0.borrow();
             let held: BTreeSet<u32> = book.held.keys().copied().collect();

@@ -30,18 +30,7 @@ fn a_class_means_nothing_where_the_order_does_not_rank_nor_in_a_group() {
 
     let (mut book, fake) = preset();
     fake.process(10, 0, 1);
-    let group = protocol::Group {
-        name: "g".into(),
-        budget_ns: MS,
-        period_ns: 10 * MS,
-        deadline_ns: None,
-        cpus: None,
-        group: None,
-        order: None,
-        rule: None,
-        purse: None,
-        set: None,
-    };
+    let group = a_group("g", 1, 10);
     granted(book.answer(ROOT, Request::Group(group)));
     let why = failed(book.answer(ROOT, of_class(ask(10, 1, 10), Rank::Hard, Some("g"))));
     assert!(why.contains("turns within the group"), "{why}");

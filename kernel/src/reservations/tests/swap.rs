@@ -158,16 +158,10 @@ fn whoever_may_not_or_names_what_is_not_there_gets_a_remedy() {
 fn a_group_goes_where_its_set_goes_and_keeps_its_rule_and_what_is_inside() {
     let (mut book, fake) = two_sets(Rights::default());
     let group = protocol::Group {
-        name: "g".into(),
-        budget_ns: MS,
-        period_ns: 10 * MS,
-        deadline_ns: None,
-        cpus: None,
-        group: None,
         order: Some("rm".into()),
         rule: Some("cbs-hard".into()),
-        purse: None,
         set: Some("b".into()),
+        ..a_group("g", 1, 10)
     };
     let id = granted(book.answer(ROOT, Request::Group(group)));
     fake.process(10, 0, 1);
