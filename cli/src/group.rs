@@ -8,6 +8,7 @@ use clap::{Args, Subcommand};
 use onbeat_client::Service;
 use onbeat_kernel::machine::{format_cpus, parse_cpus};
 use onbeat_model::protocol::{Group, Request, Response};
+use onbeat_model::rank::Servers;
 use onbeat_model::units::{format_duration, parse_duration};
 
 use crate::launch::{socket, starting};
@@ -69,6 +70,10 @@ struct Add {
     /// CPUs its members may use, such as 0-3,6 [default: all]
     #[arg(long, value_name = "LIST", value_parser = cpus)]
     cpus: Option<Cpus>,
+    /// Servers of best effort among its members: how many, COUNT:BUDGET:PERIOD such as 2:5ms:50ms; root's to make,
+    /// where scx_onbeat runs with --best-effort-groups [default: none]
+    #[arg(long, value_name = "SERVERS")]
+    best_effort: Option<Servers>,
 }
 
 #[derive(Debug, Clone)]
@@ -104,6 +109,7 @@ fn make(service: &mut Service, add: &Add) -> Result<()> {
         rule: add.rule.clone(),
         purse: add.purse.clone(),
         set: add.set.clone(),
+        servers: add.best_effort,
     })?;
     complain!(
         "onbeat: group {} ({}): {} every {} on CPUs {}",

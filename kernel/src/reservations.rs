@@ -83,6 +83,8 @@ struct Held {
     members: Option<u32>,
     /// Slot of the purse that it takes from, too.
     purse: Option<usize>,
+    /// Best effort's servers that are members of it.
+    draws: Vec<u32>,
 }
 
 /// A purse.
@@ -485,6 +487,7 @@ impl<E: Engine, S: System> Book<E, S> {
             within,
             members: None,
             purse: wanted.purse,
+            draws: Vec::new(),
         };
         self.held.insert(id, held);
         let (joined, left_out) = self.enlist(r.pid, id);

@@ -113,6 +113,7 @@ fn group(name: &str, budget: u64, period: u64, within: Option<&str>) -> Group {
         rule: Some("cbs-hard".into()),
         purse: None,
         set: None,
+        servers: None,
     }
 }
 

@@ -10,7 +10,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-use crate::rank::Rank;
+use crate::rank::{Rank, Servers};
 use crate::taskset::{Segment, limits};
 use crate::units::{Fraction, clip, format_duration, format_percent};
 
@@ -168,6 +168,9 @@ pub struct Group {
     /// first other of which it may.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub set: Option<String>,
+    /// Servers of best effort that are members of it; absent: none are.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub servers: Option<Servers>,
 }
 
 impl Group {
@@ -194,7 +197,15 @@ impl Group {
     /// # Errors
     /// What is wrong and what to write instead.
     pub fn check(&self) -> Result<(), String> {
-        self.as_reserve(1).check()
+        self.as_reserve(1).check()?;
+        match &self.servers {
+            Some(servers) if servers.count == 0 => {
+                Err("no servers of best effort are asked for; give 1 or more, or leave them out"
+                    .into())
+            }
+            Some(servers) => servers.check(),
+            None => Ok(()),
+        }
     }
 }
 

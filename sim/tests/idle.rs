@@ -104,6 +104,9 @@ proptest! {
         let group = group.map(|g| tasks + others.len() + 2 * g + usize::from(items[g].2));
         let draws = if group.is_some() { drawn.0 } else { 0 };
         for policy in policies() {
+            // Servers stand in no queue that is chosen from, and in no group without a budget.
+            let may = policy.server.enforces() && !policy.order.key.chooses();
+            let draws = if may { draws } else { 0 };
             let mut core = Core::new(CPUS, 1, 0, MS, tasks + others.len(), 0);
             core.groups(2 * items.len() + draws);
             let tops = tasks + others.len();
@@ -141,7 +144,8 @@ proptest! {
             }
             for i in first..first + draws {
                 let all = (drawn.2 / 10, 1_000 * drawn.1 / drawn.2.max(10), 0, u64::MAX);
-                core.draw(i, &reservation(all, policy), group);
+                let kind = onbeat_core::server_policies().iter().position(|n| *n == "cbs-hard").unwrap();
+                core.draw(i, &Reservation { kind: kind as u32, ..reservation(all, policy) }, group);
                 up[i] = group;
             }
             let mut engine = Engine::new(core, CPUS, loads, Overheads::default(), Detail::Counters);

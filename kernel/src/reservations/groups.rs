@@ -54,6 +54,7 @@ impl<E: Engine, S: System> Book<E, S> {
             Ok(place) => place,
             Err(refusal) => return Ok(self.refuse(*refusal)),
         };
+        self.check_drawing(peer, g, (room, &place), within)?;
         let wanted = Reservation {
             budget: g.budget_ns,
             period: g.period_ns,
@@ -101,8 +102,10 @@ impl<E: Engine, S: System> Book<E, S> {
             within,
             members: Some(order),
             purse: wanted.purse,
+            draws: Vec::new(),
         };
         self.held.insert(id, held);
+        self.draw_in(id, g)?;
         let (budget, period) = (format_duration(g.budget_ns), format_duration(g.period_ns));
         let what =
             format!("group {id}: {budget} every {period} for {} (user {})", g.name, peer.uid);

@@ -70,8 +70,24 @@ pub(super) fn servers(
     Ok(Some(servers))
 }
 
+/// Best effort's servers are in no group whose members, or which itself, an order chooses from.
+fn check_choosers(top: &Table<'_, '_>, set: &TaskSet) -> Result<(), Fault> {
+    let Some((group, _)) = set.servers_of_group() else { return Ok(()) };
+    let played = set.policies.iter().chain(set.sets.iter().map(|named| &named.policy));
+    let played = played.filter_map(|policy| policy.order().map(|order| order.key));
+    let own = set.within(group).filter_map(|group| set.groups[group].order);
+    let Some(key) = played.chain(own).find(|key| key.chooses()) else { return Ok(()) };
+    let at = top.value("best_effort").map_or(0, |table| table.span().start);
+    let reason = format!(
+        "{} chooses a set of jobs, and best effort's servers are in no such choice",
+        key.name()
+    );
+    fault(at, reason, "play another policy, give the groups another order, or leave group out")
+}
+
 /// Where no policy ranks, classes and servers mean nothing.
 pub(super) fn check(top: &Table<'_, '_>, set: &TaskSet) -> Result<(), Fault> {
+    check_choosers(top, set)?;
     if set.policies.iter().any(|policy| policy.order().is_some_and(|order| order.key.ranks())) {
         return Ok(());
     }
@@ -164,6 +180,7 @@ mod tests {
                 "group = \"g\"\nservers = 3\nperiod = \"10ms\"\nbudget = \"1ms\"",
                 "more than",
             ),
+            ("g-dasa+cbs", group, "group = \"g\"\nbudget = \"1ms\"", "chooses a set"),
             ("g-edf", group, "group = \"g\"\nbudget = \"1ms\"", "enforces no budgets"),
         ] {
             let error = read(policy, task, best_effort).unwrap_err();

@@ -245,7 +245,8 @@ fn make_groups(set: &TaskSet, service: &mut Service) -> Result<()> {
         };
         service.purse(&wanted).with_context(|| format!("purse {}", purse.name))?;
     }
-    for group in &set.groups {
+    let servers = set.servers_of_group();
+    for (i, group) in set.groups.iter().enumerate() {
         let wanted = Group {
             name: group.name.clone(),
             budget_ns: group.budget,
@@ -257,6 +258,7 @@ fn make_groups(set: &TaskSet, service: &mut Service) -> Result<()> {
             rule: group.rule.map(|rule| rule.name().to_owned()),
             purse: group.purse.map(|purse| set.purses[purse].name.clone()),
             set: group.set.map(|named| set.sets[named].name.clone()),
+            servers: servers.filter(|(of, _)| *of == i).map(|(_, servers)| servers),
         };
         service.group(&wanted).with_context(|| format!("group {}", group.name))?;
     }

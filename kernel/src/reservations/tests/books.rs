@@ -58,6 +58,7 @@ fn any_request() -> impl Strategy<Value = Request> {
             rule: None,
             purse: None,
             set: None,
+            servers: None,
         })
     });
     prop_oneof![

@@ -162,6 +162,7 @@ fn whoever_may_not_or_names_what_is_not_there_gets_a_remedy() {
         rule: None,
         purse: None,
         set: Some("b".into()),
+        servers: None,
     };
     granted(book.answer(ROOT, Request::Group(group)));
     assert!(failed(book.answer(ROOT, to("b", "g-edzl+cbs"))).contains("holds the group \"g\""));
