@@ -181,6 +181,17 @@ OB_FN u64 ob_draw_claim(ob_p ob OB_ARG, ob_task_p t OB_ARG, u64 now)
 	return ob->kick != kicked;
 }
 
+/* What ran on `cpu` on a server's time sleeps: others who wait elsewhere may have that server. */
+OB_FN void ob_draw_freed(ob_p ob OB_ARG, u32 cpu, u64 now)
+{
+	ob_server_p first;
+
+	ob_draw_sync(ob, cpu, now);
+	first = (ob_server_p)ob_draw_first(ob, ob->online & ~OB_BIT(cpu));
+	if (first)
+		ob_preempt(ob, first, cpu);
+}
+
 /* What was picked for `c` on a server's time will not run there. */
 OB_FN void ob_draw_forget(ob_p ob OB_ARG, ob_cpu_p c OB_ARG)
 {

@@ -113,7 +113,7 @@ OB_FN void ob_stop(ob_p ob OB_ARG, u32 cpu, u64 reason, u64 now)
 		if (reason == OB_STOP_PREEMPTED)
 			ob_budget_check(ob, sv, now);
 		else
-			ob_draw_sync(ob, cpu, now);
+			ob_draw_freed(ob, cpu, now);
 	}
 }
 
