@@ -21,7 +21,7 @@ OB_INLINE void ob_window_over(ob_p ob, ob_server_p sv, u64 now)
 OB_INLINE void ob_spent_over(ob_p ob, ob_server_p sv, u64 now)
 {
 	ob_server_charge(sv, now);
-	ob_unspend(ob, sv);
+	ob_unspend(ob, sv, now);
 	ob_policy_replenished(ob, sv, now);
 	ob_server_requeue(ob, sv);
 	ob_preempt(ob, sv, sv->head ? sv->head->cpu : 0);

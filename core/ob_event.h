@@ -30,6 +30,8 @@ enum ob_event_kind {
 	OB_EV_SEGMENT = 21,
 	OB_EV_ABORT = 22,
 	OB_EV_WAKE = 23,
+	OB_EV_PLAN = 24,
+	OB_EV_LEND = 25,
 };
 
 /* Why a task stopped (OB_EV_STOP, field a). */

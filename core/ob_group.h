@@ -32,6 +32,14 @@ OB_INLINE ob_server_p ob_server_top(ob_server_p sv)
 	return sv->domain->up ? (ob_server_p)ob_server_at(sv, 0) : sv;
 }
 
+/* The first CPU of `d`, or of the domain that its group is in: by it events name a domain. */
+OB_INLINE u32 ob_named(ob_domain_p d)
+{
+	u64 cpus = d->up ? ob_server_top(d->up)->domain->cpus : d->cpus;
+
+	return cpus ? ob_lowest(cpus) : (u32)OB_NONE;
+}
+
 /* Whether what runs on `c` runs under `sv`. */
 OB_INLINE int ob_runs(ob_cpu_p c, ob_server_p sv)
 {

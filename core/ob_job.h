@@ -40,7 +40,7 @@ OB_FN void ob_server_wake(ob_p ob OB_ARG, ob_server_p sv OB_ARG, u64 now)
 {
 	if (ob_server_rests(sv) || (sv->spent && sv->s > now + sv->shift))
 		return;
-	ob_unspend(ob, sv);
+	ob_unspend(ob, sv, now);
 	if (!ob_policy_enforces(sv)) {
 		if (sv->jobs)
 			return;
@@ -62,6 +62,7 @@ OB_FN void ob_server_wake(ob_p ob OB_ARG, ob_server_p sv OB_ARG, u64 now)
 OB_FN void ob_server_leave(ob_p ob OB_ARG, ob_server_p sv OB_ARG, u64 now)
 {
 	ob_server_charge(sv, now);
+	ob_lent(ob, sv, now);
 	ob_account_promote(ob, sv);
 	ob_server_unlink(ob, sv);
 	/* One that leaves while throttled keeps e ≤ 0 and its deadline: the release rule sees that.
@@ -95,16 +96,16 @@ OB_FN void ob_server_end(ob_p ob OB_ARG, ob_server_p sv OB_ARG, u64 now)
 }
 
 /*
- * Whether `sv`, a member, wants service has perhaps changed: its threads are awake and no lack of
- * budget stops them. With the first member that does a group's job begins, and it ends when none
- * does.
+ * Whether `sv`, a member, wants service has perhaps changed: its threads are awake, or it draws and
+ * somebody waits, and no lack of budget stops it. With the first member that does a group's job
+ * begins, and it ends when none does.
  */
 OB_FN void ob_group_want(ob_p ob OB_ARG, ob_server_p sv OB_ARG, u64 now)
 {
 	ob_server_p up;
 
 	for (up = sv->domain->up; up && OB_LOOP; up = sv->domain->up) {
-		u8 wants = sv->state == OB_READY && sv->awake;
+		u8 wants = sv->state == OB_READY && (sv->awake || OB_DRAWS(sv->draws));
 
 		if (sv->wants == wants)
 			return;

@@ -17,10 +17,11 @@ OB_FN void ob_spend(ob_p ob OB_ARG, ob_server_p sv OB_ARG, u64 now)
 	ob_slack_claim(ob, sv, now);
 }
 
-OB_FN void ob_unspend(ob_p ob OB_ARG, ob_server_p sv OB_ARG)
+OB_FN void ob_unspend(ob_p ob OB_ARG, ob_server_p sv OB_ARG, u64 now)
 {
 	if (!sv->spent)
 		return;
+	ob_lent(ob, sv, now);
 	ob_due_set(ob, &sv->due, OB_DUE_SPENT, 0);
 	sv->spent = 0;
 	sv->urgent = 0;

@@ -19,6 +19,18 @@ EXPORT u64 ENTRY(make)(ob_p ob, ob_server_p sv, ob_terms_p terms, ob_server_p up
 {
 	return ob_server_make(ob, sv, terms, up, now);
 }
+EXPORT void ENTRY(unmake)(ob_p ob, ob_server_p sv, u64 now)
+{
+	sv->used = 2;
+	if (sv->draws)
+		ob_draw_unmake(ob, sv, now);
+	if (sv->state)
+		ob_server_end(ob, sv, now);
+	ob_account_part(sv, now);
+	ob_server_dismiss(ob, sv);
+	ob_group_drop(ob, sv);
+	sv->used = 0;
+}
 EXPORT u64 ENTRY(purse)(ob_p ob, u32 slot, ob_purse_p up, u64 period, u64 origin)
 {
 	ob_purse_make(ob, &ob->purse[slot & (OB_MAX_PURSES - 1)], up, period, origin);

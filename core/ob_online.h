@@ -35,7 +35,7 @@ OB_FN void ob_online(ob_p ob OB_ARG, u32 cpu, u32 on, u64 now)
 	ob_idle_clear(ob, ~ob->online);
 	ob->share_ready &= ob->online;
 	ob_others_online(ob);
-	ob_draw_forget(ob_cpu(ob, cpu));
+	ob_draw_forget(ob, ob_cpu(ob, cpu));
 	ob_cpu(ob, cpu)->key = OB_KEY_IDLE;
 	ob_cpu(ob, cpu)->debt = 0;
 	ob_cpu(ob, cpu)->owed = 0;
@@ -45,7 +45,7 @@ OB_FN void ob_online(ob_p ob OB_ARG, u32 cpu, u32 on, u64 now)
 }
 
 /* Takes `sv` to where `terms` say, in no queue yet. */
-OB_FN void ob_server_take(ob_p ob OB_ARG, ob_server_p sv OB_ARG, ob_terms_p terms OB_ARG)
+OB_FN void ob_server_take(ob_p ob OB_ARG, ob_server_p sv OB_ARG, ob_terms_p terms OB_ARG, u64 now)
 {
 	ob_server_dismiss(ob, sv);
 	ob_order_stale(sv);
@@ -58,7 +58,7 @@ OB_FN void ob_server_take(ob_p ob OB_ARG, ob_server_p sv OB_ARG, ob_terms_p term
 	ob_order_stale(sv);
 	ob_windows_describe(sv, terms);
 	if (ob_place_moves(sv)) {
-		ob_unspend(ob, sv);
+		ob_unspend(ob, sv, now);
 		sv->urgent = 0;
 	}
 	ob_server_admit(ob, sv);
@@ -77,7 +77,7 @@ OB_FN void ob_server_go_on(ob_p ob OB_ARG, ob_server_p sv OB_ARG, u64 now)
 /* Places `sv` anew, as `terms` say, after CPUs came or went. */
 OB_INLINE void ob_server_place(ob_p ob, ob_server_p sv, ob_terms_p terms, u64 now)
 {
-	ob_server_take(ob, sv, terms);
+	ob_server_take(ob, sv, terms, now);
 	ob_server_go_on(ob, sv, now);
 }
 

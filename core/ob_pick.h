@@ -33,16 +33,20 @@ OB_FN u64 ob_first(ob_p ob OB_ARG, ob_domain_p d OB_ARG, u32 cpu, u64 now)
 	return 0;
 }
 
-/* Takes the first waiting thread of `sv` that may run on `c`; of the first member's of a group. */
-OB_FN u64 ob_thread_take(ob_p ob OB_ARG, ob_server_p sv OB_ARG, ob_cpu_p c OB_ARG, u64 now)
+/* Who serves on `c` where it is the turn of `sv`: itself, or of a group the first member, and so on
+ * down; null: nobody. */
+OB_FN u64 ob_leaf(ob_p ob OB_ARG, ob_server_p sv OB_ARG, ob_cpu_p c OB_ARG, u64 now)
+{
+	while (sv && sv->members && OB_LOOP)
+		sv = (ob_server_p)ob_first(ob, sv->members, c->id, now);
+	return (u64)sv;
+}
+
+/* Takes the first waiting thread of `sv`, which serves threads, that may run on `c`. */
+OB_FN u64 ob_thread_take(ob_p ob OB_ARG, ob_server_p sv OB_ARG, ob_cpu_p c OB_ARG)
 {
 	ob_task_p t;
 
-	while (sv->members && OB_LOOP) {
-		sv = (ob_server_p)ob_first(ob, sv->members, c->id, now);
-		if (!sv)
-			return 0;
-	}
 	for (t = sv->head; t && OB_LOOP; t = t->next)
 		if (!sv->pinned || (ob_thread_cpus(sv, t) & OB_BIT(c->id)))
 			break;
@@ -62,7 +66,7 @@ OB_INLINE ob_task_p ob_other_take(ob_p ob, ob_cpu_p c, u64 now)
 
 	if (sv) {
 		ob_patience_had(ob, sv, now);
-		t = (ob_task_p)ob_thread_take(ob, sv, c, now);
+		t = (ob_task_p)ob_thread_take(ob, sv, c);
 	}
 	if (!t)
 		return ob_others_take(ob, c, now);
@@ -74,23 +78,35 @@ OB_INLINE ob_task_p ob_other_take(ob_p ob, ob_cpu_p c, u64 now)
 	return t;
 }
 
-/* What runs on `c`, `prev`, is under a group that goes on here: it may be a member's turn. Returns
- * the thread to run. */
-OB_FN u64 ob_group_next(ob_p ob OB_ARG, ob_cpu_p c OB_ARG, ob_task_p prev OB_ARG, u64 now)
+/* What runs on `c` runs under `sv`, in a group that goes on here: it may be another member's turn.
+ * Returns that one, or null. */
+OB_FN u64 ob_group_next(ob_p ob OB_ARG, ob_cpu_p c OB_ARG, ob_server_p sv OB_ARG, u64 now)
 {
-	ob_server_p sv = prev->server, up = ob_server_top(sv), at;
+	ob_server_p up = ob_server_top(sv), at;
 	ob_node_p n;
 
 	while (up != sv && OB_LOOP) {
 		at = (ob_server_p)ob_server_at(sv, up->level + 1);
 		n = (ob_node_p)ob_first(ob, up->members, c->id, now);
 		if (n && n != &at->node && ob_key_beats(n->key, ob_server_key(at, now)))
-			return ob_thread_take(ob, (ob_server_p)n, c, now);
+			return (u64)n;
 		up = at;
 	}
-	if ((sv->node.mask & OB_BIT(c->id)) && c->curr == prev && !ob_turn_left(c, now))
-		return ob_thread_take(ob, sv, c, now);
-	return (u64)prev;
+	return 0;
+}
+
+/* Who serves on `c` in place of `sv`, under which `prev` runs there and could go on: another member
+ * of its groups, or itself if a sibling's turn has come; null: `prev` goes on. */
+OB_INLINE ob_server_p ob_next_in(ob_p ob, ob_cpu_p c, ob_server_p sv, ob_task_p prev, u64 now)
+{
+	ob_server_p next = OB_NULL;
+
+	if (sv->domain->up)
+		next = (ob_server_p)ob_group_next(ob, c, sv, now);
+	/* Not so to a server of the same key: changes at each turn gain nothing. */
+	if (!next && (sv->node.mask & OB_BIT(c->id)) && c->curr == prev && !ob_turn_left(c, now))
+		next = sv;
+	return next;
 }
 
 /* ob_pick when nobody holds a reservation. */
@@ -163,7 +179,7 @@ OB_FN u64 ob_pick(ob_p ob OB_ARG, u32 cpu, ob_task_p prev OB_ARG, u64 now)
 {
 	ob_cpu_p c = ob_cpu(ob, cpu);
 	u64 bit = OB_BIT(cpu);
-	ob_server_p cand, leads, mine = OB_NULL, draws = OB_NULL;
+	ob_server_p cand, leads, runs = OB_NULL, mine = OB_NULL, draws = OB_NULL;
 	ob_task_p t = OB_NULL;
 	u32 be, due;
 	u64 best, own;
@@ -171,7 +187,7 @@ OB_FN u64 ob_pick(ob_p ob OB_ARG, u32 cpu, ob_task_p prev OB_ARG, u64 now)
 	if (c->server)
 		ob_budget_check(ob, c->server, now);
 	if (OB_DRAWS(c->draws))
-		ob_draw_forget(c);
+		ob_draw_forget(ob, c);
 	ob_share_account(ob, c, now);
 	if (c->domain->stale) {
 		ob->kick &= ~bit;
@@ -180,15 +196,15 @@ OB_FN u64 ob_pick(ob_p ob OB_ARG, u32 cpu, ob_task_p prev OB_ARG, u64 now)
 	/* Who is best effort for a turn has had it. */
 	if (prev && (!(prev->cpus & bit) || ob_thread_returns(ob, prev)))
 		prev = OB_NULL;
-	if (prev && prev->server && ob_server_open(prev->server, bit)) {
-		mine = prev->server;
+	if (prev)
+		runs = OB_DRAWS(!prev->server) ? c->server : prev->server;
+	if (runs && ob_server_open(runs, bit)) {
+		mine = runs;
 		ob_server_restand(mine, now);
 		if (mine->domain->up) {
 			mine = ob_server_top(mine);
 			ob_server_restand(mine, now);
 		}
-	} else if (prev && !prev->server && OB_DRAWS(c->server) && ob_server_open(c->server, bit)) {
-		mine = c->server;
 	}
 	be = (prev && !prev->server) || ob_share_waiting(ob, bit);
 
@@ -207,21 +223,20 @@ OB_FN u64 ob_pick(ob_p ob OB_ARG, u32 cpu, ob_task_p prev OB_ARG, u64 now)
 	c->relief = !c->share && leads && ob_patience_relieves(ob, leads, bit, now);
 	if (!c->share && !c->relief &&
 	    !(leads && ob_account_equal(leads) && ob_account_yields(ob, leads, prev, bit, now))) {
-		if (OB_DRAWS(leads && leads->draws)) {
-			draws = leads;
-		} else if (mine && best == own) {
-			t = prev;
+		if (leads)
 			c->key = best;
-			if (mine->members)
-				t = (ob_task_p)ob_group_next(ob, c, prev, now);
-			/* Not so to a server of the same key: changes at each turn gain nothing. */
-			else if ((mine->node.mask & bit) && c->curr == prev &&
-				 !ob_turn_left(c, now))
-				t = (ob_task_p)ob_thread_take(ob, mine, c, now);
-		} else if (cand) {
-			c->key = best;
-			t = (ob_task_p)ob_thread_take(ob, cand, c, now);
+		if (mine && best == own) {
+			cand = ob_next_in(ob, c, runs, prev, now);
+			if (!cand && OB_DRAWS(runs->draws))
+				draws = runs;
+			else if (!cand)
+				t = prev;
 		}
+		cand = (ob_server_p)ob_leaf(ob, cand, c, now);
+		if (cand && OB_DRAWS(cand->draws))
+			draws = cand;
+		else if (cand)
+			t = (ob_task_p)ob_thread_take(ob, cand, c);
 	}
 	if (!t && be) {
 		ob_node_p first = ob_tree_first(&ob->best_effort, bit);

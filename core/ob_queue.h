@@ -59,10 +59,10 @@ OB_FN u64 ob_server_mask(ob_server_p sv OB_ARG)
 	return cpus;
 }
 
-/* Whether a thread of it waits. */
+/* Whether a thread of it waits, or one that it draws. */
 OB_INLINE int ob_server_waits(ob_server_p sv)
 {
-	return sv->members ? !!sv->node.mask : !!sv->waiting;
+	return sv->members || OB_DRAWS(sv->draws) ? !!sv->node.mask : !!sv->waiting;
 }
 
 /* CPUs that run threads of `sv`. */

@@ -5,50 +5,6 @@
 
 #include "ob_pick.h"
 
-/* A thread of `sv` has begun to run: its purses pay for it. Others that they pay for have so much
- * less: their CPUs look again sooner. */
-OB_FN void ob_purse_begins(ob_p ob OB_ARG, ob_server_p sv OB_ARG, u64 now)
-{
-	u32 i;
-
-	ob_purse_run(sv->purse, 1, now);
-	for (i = OB_ZERO; i < ob->nr_cpus && OB_LOOP; i++)
-		if (ob_cpu(ob, i)->server)
-			ob_arm(ob, ob_cpu(ob, i));
-}
-
-/* A thread of `sv` has begun to run: its groups are charged for it. Returns the outermost. */
-OB_FN u64 ob_group_begins(ob_p ob OB_ARG, ob_server_p sv OB_ARG, u64 now)
-{
-	ob_server_p up;
-
-	for (up = sv->domain->up; up && OB_LOOP; up = up->domain->up) {
-		ob_server_charge(up, now);
-		up->running++;
-		if (up->purse)
-			ob_purse_begins(ob, up, now);
-		sv = up;
-		ob_server_attend(ob, up, now);
-		if (up->running > 1)
-			ob_server_rearm(ob, up);
-	}
-	return (u64)sv;
-}
-
-/* It has stopped. */
-OB_FN void ob_group_stops(ob_p ob OB_ARG, ob_server_p sv OB_ARG, u64 now)
-{
-	for (sv = sv->domain->up; sv && OB_LOOP; sv = sv->domain->up) {
-		ob_server_charge(sv, now);
-		sv->running--;
-		if (sv->purse)
-			ob_purse_run(sv->purse, (u32)-1, now);
-		if (sv->urgent || sv->soon)
-			ob_server_restand(sv, now);
-		ob_laxity_sync(ob, sv);
-	}
-}
-
 /* `t` begins to run on `cpu`. */
 OB_FN void ob_run(ob_p ob OB_ARG, u32 cpu, ob_task_p t OB_ARG, u64 now)
 {
@@ -65,7 +21,7 @@ OB_FN void ob_run(ob_p ob OB_ARG, u32 cpu, ob_task_p t OB_ARG, u64 now)
 	c->other = sv ? OB_NULL : t;
 	c->use = sv ? OB_USE_RESERVED : OB_USE_OTHER;
 	if (OB_DRAWS(c->draws))
-		sv = (ob_server_p)ob_draw_begins(c, t) ?: sv;
+		sv = (ob_server_p)ob_draw_begins(ob, c, t) ?: sv;
 	c->server = sv;
 	if (!t->server)
 		ob_others_begin(ob, c, t);
@@ -75,16 +31,10 @@ OB_FN void ob_run(ob_p ob OB_ARG, u32 cpu, ob_task_p t OB_ARG, u64 now)
 			c->share = 0;
 			ob_emit(ob, now, OB_KC(OB_EV_SHARE, cpu), OB_TS(OB_NONE, OB_NONE), 0, 0);
 		}
-		ob_server_p top = sv;
+		ob_server_p top = ob_server_begins(ob, sv, now);
 
-		ob_server_charge(sv, now);
-		sv->running++;
 		if (OB_DRAWS(sv->draws))
-			ob_draw_stand(sv);
-		if (sv->purse)
-			ob_purse_begins(ob, sv, now);
-		if (sv->domain->up)
-			top = (ob_server_p)ob_group_begins(ob, sv, now);
+			ob_draw_stand(ob, sv);
 		ob_account_begin(ob, top);
 		c->key = ob_server_key(top, now);
 	} else if (!c->share && !c->relief) {
@@ -156,23 +106,14 @@ OB_FN void ob_stop(ob_p ob OB_ARG, u32 cpu, u64 reason, u64 now)
 	t->running = 0;
 	if (!sv)
 		return;
-	ob_server_charge(sv, now);
-	sv->running--;
-	if (sv->purse)
-		ob_purse_run(sv->purse, (u32)-1, now);
-	if (sv->urgent || sv->soon)
-		ob_server_restand(sv, now);
-	/* Nobody sees to its siblings that wait any more. */
-	ob_laxity_sync(ob, sv);
-	if (sv->domain->up)
-		ob_group_stops(ob, sv, now);
+	ob_server_stops(ob, sv, now);
 	if (OB_DRAWS(sv->draws)) {
-		ob_draw_stand(sv);
+		ob_draw_stand(ob, sv);
 		/* Who was interrupted will wait in a moment. */
 		if (reason == OB_STOP_PREEMPTED)
 			ob_budget_check(ob, sv, now);
 		else
-			ob_draw_sync(ob, cpu, now);
+			ob_draw_freed(ob, cpu, now);
 	}
 }
 
@@ -209,6 +150,7 @@ OB_FN void ob_tick(ob_p ob OB_ARG, u32 cpu, u64 now)
 {
 	ob_cpu_p c = ob_cpu(ob, cpu);
 	ob_server_p sv = c->server;
+	u32 other = !sv || OB_DRAWS(sv->draws);
 
 	ob_share_account(ob, c, now);
 	if (sv)
@@ -219,10 +161,9 @@ OB_FN void ob_tick(ob_p ob OB_ARG, u32 cpu, u64 now)
 			sv = ob_server_top(sv);
 		ob_key_check(ob, c, sv, now);
 	}
-	if (sv && !OB_DRAWS(sv->draws)
-		? ob_patience_relieves(ob, sv, OB_BIT(cpu), now) ||
-		      (ob_account_equal(sv) && ob_account_turn_over(ob, c, sv, now))
-		: ob_others_turn_over(ob, c, now) || ob_others_overtaken(ob, c, now))
+	if (!other ? ob_patience_relieves(ob, sv, OB_BIT(cpu), now) ||
+			 (ob_account_equal(sv) && ob_account_turn_over(ob, c, sv, now))
+		   : ob_others_turn_over(ob, c, now) || ob_others_overtaken(ob, c, now))
 		ob->kick |= OB_BIT(cpu);
 	ob_share_tick(ob, c, now);
 	ob_arm(ob, c);

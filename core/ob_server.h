@@ -20,10 +20,22 @@ OB_FN void ob_server_charge(ob_server_p sv OB_ARG, u64 now)
 		/* Slack is nobody's budget. */
 		if (!sv->spent)
 			sv->e -= (s64)used;
+		else
+			sv->lent += used;
 		if (sv->account)
 			ob_account_charge(sv, used, now);
 	}
 	sv->charged = now;
+}
+
+/* `sv`, just charged, is about to live on slack no more: tells the trace what it has had of it. */
+OB_INLINE void ob_lent(ob_p ob, ob_server_p sv, u64 now)
+{
+	if (!sv->lent)
+		return;
+	ob_emit(ob, now, OB_KC(OB_EV_LEND, ob_named(sv->domain)), OB_TS(OB_NONE, sv->id), sv->lent,
+		sv->s);
+	sv->lent = 0;
 }
 
 /* New budget and deadline; the caller requeues. */

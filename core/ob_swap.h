@@ -61,7 +61,7 @@ OB_FN void ob_rule_leave(ob_p ob OB_ARG, ob_server_p sv OB_ARG, u64 now)
 {
 	ob_server_charge(sv, now);
 	ob_server_restore(ob, sv, now);
-	ob_unspend(ob, sv);
+	ob_unspend(ob, sv, now);
 	sv->urgent = 0;
 	sv->soon = 0;
 	sv->late = 0;
@@ -108,7 +108,7 @@ OB_FN void ob_server_change(ob_p ob OB_ARG, ob_server_p sv OB_ARG, ob_terms_p te
 	ob_tree_remove(&sv->domain->active, &sv->node);
 	sv->kind = terms->kind;
 	sv->order = terms->order;
-	ob_server_take(ob, sv, terms);
+	ob_server_take(ob, sv, terms, now);
 	ob_rule_enter(ob, sv, fresh || ob_place_moves(sv), terms->anew, now);
 }
 

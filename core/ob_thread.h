@@ -183,6 +183,8 @@ OB_INLINE void ob_ready_other(ob_p ob, ob_task_p t, u32 woke, u64 now)
 
 	if (ob->share_ready)
 		ob_share_arrive(ob, t->cpus & ~cpus, now);
+	if (OB_DRAWS(ob->nr_draws))
+		ob_draw_arrives(ob, woke, now);
 	ob_others_enqueue(ob, t, woke, now);
 	if (!(t->cpus & ob->online))
 		ob->kick |= ob->online & -ob->online;

@@ -140,6 +140,7 @@ struct ob_server {
 	u8 drawn;   /* a CPU has picked best effort for it, which does not run yet */
 	u8 marked;  /* its job began with a mark, and may be none yet (ob_server_unbegin) */
 	u64 marked_consumed; /* what had been consumed by then */
+	u64 lent;            /* what it has had of slack since its budget was used up, ns */
 	u64 shift;           /* its deadlines are so much later (place/) */
 	struct ob_windows windows;
 	struct ob_account OB_ARENA *account; /* null: nobody keeps one */

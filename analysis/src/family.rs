@@ -156,6 +156,7 @@ impl Family {
                 nice: 0,
                 order: Others::default(),
                 servers: None,
+                group: None,
             }),
             name,
         }

@@ -8,6 +8,7 @@ use clap::{Args, Subcommand};
 use onbeat_client::Service;
 use onbeat_kernel::machine::format_cpus;
 use onbeat_model::protocol::{Group, Request, Response};
+use onbeat_model::rank::Servers;
 use onbeat_model::units::format_duration;
 
 use crate::arguments::{Cpus, Time, cpus, duration};
@@ -75,6 +76,10 @@ struct Add {
     /// CPUs its members may use, such as 0-3,6 [default: all]
     #[arg(long, value_name = "LIST", value_parser = cpus)]
     cpus: Option<Cpus>,
+    /// Servers of best effort among its members: how many, COUNT:BUDGET:PERIOD such as 2:5ms:50ms; root's to make,
+    /// where scx_onbeat runs with --best-effort-groups [default: none]
+    #[arg(long, value_name = "SERVERS")]
+    best_effort: Option<Servers>,
 }
 
 /// Makes or removes a group.
@@ -100,6 +105,7 @@ fn make(service: &mut Service, add: &Add) -> Result<()> {
         rule: add.rule.clone(),
         purse: add.purse.clone(),
         set: add.set.clone(),
+        servers: add.best_effort,
     })?;
     let within = add.within.as_deref().unwrap_or_default();
     let has = match (add.budget, add.period, add.weight) {

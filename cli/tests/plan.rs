@@ -50,6 +50,11 @@ impl Engine for Notes {
         self.place(id, place, rate)
     }
 
+    fn resize(&mut self, id: u32, budget: u64) -> anyhow::Result<()> {
+        self.made.borrow_mut()[id as usize].budget = budget;
+        Ok(())
+    }
+
     fn regroup(&mut self, _: u64) -> anyhow::Result<()> {
         Ok(())
     }

@@ -64,8 +64,8 @@ OB_INLINE u64 ob_choice_left(ob_server_p sv, u64 now)
 /* Whether `sv`, which is ready, has a job that is to be served in its order. */
 OB_INLINE int ob_choice_counts(ob_server_p sv)
 {
-	return (ob_server_waits(sv) || sv->running) && !sv->demoted && !sv->spent &&
-	       !ob_server_starves(sv);
+	return (ob_server_waits(sv) || sv->running || OB_DRAWS(sv->drawn)) && !sv->demoted &&
+	       !sv->spent && !ob_server_starves(sv);
 }
 
 /* How much of its value the job of `sv` yields for each ns that it still needs, in 2^-20. */
@@ -161,6 +161,25 @@ OB_FN void ob_choose_none(ob_p ob OB_ARG, ob_domain_p d OB_ARG, u64 now)
 	}
 }
 
+/* Tells the trace how many jobs of `d` are in the plan, and how many that want to be are not. */
+OB_FN void ob_choose_tell(ob_p ob OB_ARG, ob_domain_p d OB_ARG, u64 now)
+{
+	u64 chosen = OB_ZERO, left = OB_ZERO;
+	u32 i;
+
+	for (i = OB_ZERO; i < ob->plan.jobs && OB_LOOP; i++) {
+		ob_choice_p job = &ob->plan.job[i & (OB_CHOOSE_MOST - 1)];
+
+		if (job->rank != OB_RANK_LEFT)
+			chosen++;
+		else if (ob_choice_counts(job->server))
+			left++;
+	}
+	if (chosen + left)
+		ob_emit(ob, now, OB_KC(OB_EV_PLAN, ob_named(d)),
+			OB_TS(OB_NONE, d->up ? d->up->id : OB_NONE), chosen, left);
+}
+
 /* Who waits in `d`, which holds too many, claims CPUs: each the first that may run there. */
 OB_FN void ob_choose_claims(ob_p ob OB_ARG, ob_domain_p d OB_ARG)
 {
@@ -187,6 +206,8 @@ OB_FN void ob_choose(ob_p ob OB_ARG, ob_domain_p d OB_ARG, u64 now)
 		ob_choose_gather(ob, d, now);
 		ob_choose_lanes(ob, d);
 		ob_choose_ask(ob, now);
+		if (ob->ring_size)
+			ob_choose_tell(ob, d, now);
 	}
 	for (i = OB_ZERO; i < ob->plan.jobs && OB_LOOP; i++) {
 		ob_choice_p job = &ob->plan.job[i & (OB_CHOOSE_MOST - 1)];

@@ -9,7 +9,7 @@ use onbeat_analysis::plan::{Demand, Place};
 use onbeat_model::others::Others;
 use onbeat_model::policy::{CORE, Server};
 use onbeat_model::protocol::{self, Refusal, Request, Reserve, Response};
-use onbeat_model::rank::Rank;
+use onbeat_model::rank::{Rank, Servers};
 use onbeat_model::taskset::{Portion, VALUE};
 use onbeat_model::units::{HOUR, US, format_duration};
 
@@ -87,6 +87,8 @@ struct Held {
     portion: Portion,
     /// Slot of the purse that it takes from, too.
     purse: Option<usize>,
+    /// Best effort's servers that are members of it.
+    draws: Vec<u32>,
 }
 
 /// What is a group's own, whatever policy serves the set that it is in.
@@ -96,6 +98,8 @@ struct Inside {
     order: u32,
     /// What enforces its budget.
     rule: Server,
+    /// Best effort's servers among its members.
+    servers: Option<Servers>,
 }
 
 /// A purse.
@@ -509,6 +513,7 @@ impl<E: Engine, S: System> Book<E, S> {
             members: None,
             portion: Portion::Budget,
             purse: wanted.purse,
+            draws: Vec::new(),
         };
         self.held.insert(id, held);
         let (joined, left_out) = self.enlist(r.pid, id);

@@ -8,7 +8,7 @@ use std::process::{Child, Command};
 use std::time::Duration;
 
 use guest::{
-    Facts, Machine, burn, child, consumed, fact, finish, kill, part, scheduler, signal, soon,
+    Facts, burn, child, consumed, fact, finish, kill, part, scheduler, signal, soon,
     start, state,
 };
 use onbeat_client::{Params, Service};

@@ -59,11 +59,16 @@ pub enum EventKind {
     Abort = 22,
     /// A best-effort load begins to run, `a` ns after it woke.
     Wake = 23,
+    /// A chooser has planned the jobs of a queue (`server` the group whose it is, `cpu` the first of the domain): `a` are
+    /// in the plan, `b` are left out.
+    Plan = 24,
+    /// A server whose budget was used up has had `a` ns of the slack of its domain (`cpu` its first); `b` its deadline.
+    Lend = 25,
 }
 
 impl EventKind {
     /// Every kind, in the order of their numbers.
-    pub const ALL: [EventKind; 23] = [
+    pub const ALL: [EventKind; 25] = [
         Self::Release,
         Self::Complete,
         Self::Run,
@@ -87,6 +92,8 @@ impl EventKind {
         Self::Segment,
         Self::Abort,
         Self::Wake,
+        Self::Plan,
+        Self::Lend,
     ];
 
     /// The kind with this number, if there is one.
@@ -222,7 +229,7 @@ mod tests {
             assert_eq!(EventKind::from_u32(*kind as u32), Some(*kind));
         }
         assert_eq!(EventKind::from_u32(0), None);
-        assert_eq!(EventKind::from_u32(24), None);
+        assert_eq!(EventKind::from_u32(26), None);
         assert_eq!(StopReason::from_u64(3), Some(StopReason::Exited));
         assert_eq!(StopReason::from_u64(4), None);
     }

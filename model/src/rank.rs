@@ -71,6 +71,26 @@ impl Servers {
         Self { count: cpus, budget: Self::BUDGET, period: Self::PERIOD }
     }
 
+    /// Whether the values make sense by themselves.
+    ///
+    /// # Errors
+    /// What is wrong and what to write instead.
+    pub fn check(&self) -> Result<(), String> {
+        if self.count > crate::numbers::CPUS {
+            return Err(format!(
+                "{} servers are too many; give at most {}",
+                self.count,
+                crate::numbers::CPUS
+            ));
+        }
+        if self.budget == 0 || self.budget > self.period || self.period > HOUR {
+            return Err(format!(
+                "{self}: the budget is from 1ns to the period, and that is at most 1h"
+            ));
+        }
+        Ok(())
+    }
+
     /// What best effort gets by them in the long run, in CPUs.
     pub fn rate(&self) -> Fraction {
         Fraction::new(self.budget, self.period) * u64::from(self.count)
@@ -95,18 +115,8 @@ impl FromStr for Servers {
         let time = |text| parse_duration(text).map_err(|e| e.to_string());
         let (budget, period) = (time(budget)?, time(period)?);
         let count: u32 = count.parse().map_err(|_| wrong())?;
-        if count > crate::numbers::CPUS {
-            return Err(format!(
-                "{count} servers are too many; give at most {}",
-                crate::numbers::CPUS
-            ));
-        }
-        if budget == 0 || budget > period || period > HOUR {
-            return Err(format!(
-                "{text}: the budget is from 1ns to the period, and that is at most 1h"
-            ));
-        }
-        Ok(Self { count, budget, period })
+        let servers = Self { count, budget, period };
+        servers.check().map(|()| servers)
     }
 }
 

@@ -168,6 +168,16 @@ impl<'r, 't> Builder<'r, 't> {
                 let args = vec![Arg::time("amount", e.a)];
                 self.trace.instant(e.time, self.tasks[t].running, "bonus", args);
             }
+            (EventKind::Lend, Some(t)) => {
+                let args = vec![Arg::time("amount", e.a), Arg::time("deadline", e.b)];
+                self.trace.instant(e.time, self.tasks[t].running, "lend", args);
+            }
+            (EventKind::Plan, _) => {
+                let args = vec![Arg::number("chosen", e.a), Arg::number("left out", e.b)];
+                if let Some(track) = self.cpus.get(&e.cpu) {
+                    self.trace.instant(e.time, *track, "plan", args);
+                }
+            }
             (EventKind::Share, _) => self.share(e),
             (EventKind::Online, _) => {
                 let name = if e.a == 1 { "on line" } else { "off line" };

@@ -237,12 +237,19 @@ impl Core {
         self.servers[i].hard = 1;
     }
 
-    /// Reservation `i`, which no task has, serves best effort.
+    /// Reservation `i`, which no task has, serves best effort, as a member of group number `within` if one is named.
     ///
     /// # Panics
-    /// There are as many as `OB_MAX_CPUS`: callers check their input.
-    pub fn draw(&mut self, i: usize, r: &Reservation) {
-        self.make(i, r, [false, true], None);
+    /// There are as many as `OB_MAX_CPUS`, or some in another queue: callers check their input.
+    pub fn draw(&mut self, i: usize, r: &Reservation, within: Option<usize>) {
+        self.make(i, r, [false, true], within);
+    }
+
+    /// Reservation or group `i`, which has neither threads nor members, is no more.
+    pub fn unmake(&mut self, i: usize, now: u64) {
+        let (ob, sv) = (self.ob(), &raw mut self.servers[i]);
+        // SAFETY: a server that has been made.
+        unsafe { ffi::onbeat_unmake(ob, sv, now) }
     }
 
     /// How often a queue held too many reservations for an order that chooses, and went by deadline.

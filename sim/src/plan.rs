@@ -215,9 +215,21 @@ fn planned(set: &TaskSet, policy: &CorePolicy, share_least: u64) -> Planned {
     Planned { groups: groups.collect(), tasks }
 }
 
-/// One of best effort's servers, which may use all of `cpus`, a domain. Its budget is enforced whatever the policy's
-/// server.
-fn drawn(servers: &Servers, policy: &CorePolicy, cpus: u64) -> Reservation {
+/// One of best effort's servers, which may use all CPUs of group `within`, or else of the domain of `cpus`. Its budget is
+/// enforced whatever the policy's server.
+fn drawn(
+    set: &TaskSet,
+    policy: &CorePolicy,
+    servers: Servers,
+    within: Option<usize>,
+    cpus: u64,
+) -> Reservation {
+    let parts = set.parts();
+    let policy = match within {
+        Some(group) => set.policy_of(&parts[set.part_of_group(group)], policy),
+        None => *policy,
+    };
+    let cpus = within.map_or(cpus, |group| set.group_cpus(group));
     Reservation {
         budget: servers.budget,
         period: servers.period,
@@ -225,7 +237,7 @@ fn drawn(servers: &Servers, policy: &CorePolicy, cpus: u64) -> Reservation {
         cpus,
         domain: cpus.trailing_zeros(),
         kind: kind(Server::hard()),
-        order: policy.order.number(),
+        order: order_within(set, &policy, within),
         marks: false,
         split: None,
     }

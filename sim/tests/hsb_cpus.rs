@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Servers that draw best effort, in all that a kernel may do: threads that vanish on their way to a CPU, CPUs that go
-//! and come, timers that are late, hogs in every class. And crowds of best effort beside hard reservations that fill a
+//! and come, timers that are late, hogs in every class, groups that are removed with them. And crowds of best effort beside hard reservations that fill a
 //! CPU.
 
 use onbeat_core::ffi;
@@ -17,6 +17,8 @@ const SOFT: usize = 2;
 const OTHERS: usize = 5;
 const TASKS: usize = HARD + SOFT + OTHERS;
 const DRAWS: usize = 3;
+/// The group that they may be members of, beside a soft task.
+const GROUP: usize = TASKS + DRAWS;
 /// Budget and period of one of these.
 const DRAWN: (u64, u64) = (5 * MS, 20 * MS);
 
@@ -46,18 +48,21 @@ enum Is {
 
 struct World {
     core: Core,
+    grouped: bool,
     is: [Is; TASKS],
     online: u64,
     now: u64,
 }
 
 impl World {
-    fn new(share: u32) -> Self {
+    fn new(share: u32, grouped: bool) -> Self {
         let mut core = Core::new(CPUS, 1, share, MS, TASKS, 0);
-        core.groups(DRAWS);
+        core.groups(DRAWS + 1);
         let all = (1 << CPUS) - 1;
+        core.group(GROUP, &reservation(12 * MS, 20 * MS, all), None);
+        let within = grouped.then_some(GROUP);
         for i in 0..DRAWS {
-            core.draw(TASKS + i, &reservation(DRAWN.0, DRAWN.1, all));
+            core.draw(TASKS + i, &reservation(DRAWN.0, DRAWN.1, all), within);
         }
         for i in 0..TASKS {
             // The last of best effort are bound to a CPU each.
@@ -66,11 +71,13 @@ impl World {
             if i < HARD {
                 core.reserve(i, &reservation(3 * MS, 10 * MS, 1 << i));
                 core.hard(i);
+            } else if i == HARD {
+                core.reserve_in(i, &reservation(4 * MS, 20 * MS, all), GROUP);
             } else if i < HARD + SOFT {
                 core.reserve(i, &reservation(4 * MS, 20 * MS, all));
             }
         }
-        Self { core, is: [Is::Asleep; TASKS], online: all, now: 0 }
+        Self { core, grouped, is: [Is::Asleep; TASKS], online: all, now: 0 }
     }
 
     fn at(&self, is: Is) -> usize {
@@ -164,6 +171,16 @@ impl World {
         }
     }
 
+    /// The servers are removed, whatever they do, and made anew.
+    fn renew(&mut self) {
+        let within = self.grouped.then_some(GROUP);
+        (TASKS..TASKS + DRAWS).for_each(|i| self.core.unmake(i, self.now));
+        self.settle();
+        self.check();
+        let r = reservation(DRAWN.0, DRAWN.1, (1 << CPUS) - 1);
+        (TASKS..TASKS + DRAWS).for_each(|i| self.core.draw(i, &r, within));
+    }
+
     fn step(&mut self, what: u8, which: usize, time: u64) {
         let cpu = which as u32 % CPUS;
         match what {
@@ -183,6 +200,7 @@ impl World {
             4 => self.vanish(cpu),
             5 if time.is_multiple_of(8) => self.turn(cpu),
             6 => self.arrive(cpu),
+            8 if time.is_multiple_of(4) => self.renew(),
             _ => self.pass(time),
         }
         if what != 7 {
@@ -209,6 +227,16 @@ impl World {
             let most = (self.now / DRAWN.1 + 2) * DRAWN.0 + 8 * MS;
             assert!(sv.consumed <= most, "server {i} had {} ns by {}", sv.consumed, self.now);
         }
+        let members = (TASKS..TASKS + DRAWS).filter(|_| self.grouped).chain([HARD]);
+        let members: Vec<_> = members.map(|i| self.core.server(i)).collect();
+        let group = self.core.server(GROUP);
+        let runs: u32 = members.iter().map(|sv| sv.running).sum();
+        let wants = |sv: &&&ffi::ob_server| {
+            u32::from(sv.state) == ffi::OB_READY && (sv.draws == 1 || sv.awake > 0)
+        };
+        assert_eq!(group.running, runs, "what runs in the group");
+        assert_eq!(group.awake as usize, members.iter().filter(wants).count(), "who wants to");
+        assert_eq!(group.awake > 0, u32::from(group.state) != ffi::OB_IDLE, "the group's job");
         for cpu in (0..CPUS).filter(|cpu| self.online >> cpu & 1 == 1) {
             let busy = self.at(Is::Runs(cpu)) != NOBODY || self.at(Is::Picked(cpu)) != NOBODY;
             let waits = self.is[HARD + SOFT..TASKS - 2].contains(&Is::Waits);
@@ -223,9 +251,10 @@ proptest! {
     #[test]
     fn whatever_happens_each_server_that_draws_has_one_cpu_at_most_and_no_more_than_its_budget(
         share in prop::sample::select(vec![0u32, 10]),
-        steps in prop::collection::vec((0..8u8, 0..TASKS, 1..3_000_000u64), 1..400),
+        grouped: bool,
+        steps in prop::collection::vec((0..9u8, 0..TASKS, 1..3_000_000u64), 1..400),
     ) {
-        let mut world = World::new(share);
+        let mut world = World::new(share, grouped);
         for (what, which, time) in steps {
             world.step(what, which, time);
             world.settle();
@@ -240,7 +269,7 @@ fn longest_wait(crowd: usize) -> u64 {
     let mut core = Core::new(2, 1, 10, MS, crowd + 1, 1 << 14);
     core.groups(2);
     for i in 0..2 {
-        core.draw(crowd + 1 + i, &reservation(5 * MS, 50 * MS, 0b11));
+        core.draw(crowd + 1 + i, &reservation(5 * MS, 50 * MS, 0b11), None);
     }
     core.init_task(0, 1, NICE_0);
     core.reserve(0, &reservation(99 * MS, 100 * MS, 1));

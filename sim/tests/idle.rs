@@ -51,6 +51,12 @@ fn idle(core: &Core) -> u64 {
     (0..CPUS).filter(|c| core.cpu(*c).curr.is_null()).fold(0, |mask, cpu| mask | 1 << cpu)
 }
 
+/// CPUs that reservation `i` and all groups that it is in have.
+fn path_cpus(core: &Core, up: &[Option<usize>], i: usize) -> u64 {
+    let path = std::iter::successors(Some(i), |at| up[*at]);
+    path.fold(u64::MAX, |cpus, at| cpus & core.server(at).cpus)
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
 
@@ -89,18 +95,29 @@ proptest! {
     fn nor_does_one_idle_while_a_member_of_a_group_waits_or_one_whose_purse_is_full_again(
         items in prop::collection::vec((task(), prop::collection::vec(task(), 0..4), any::<bool>()), 2..4),
         purse in 0..60u64,
+        others in prop::collection::vec(1..8u64, 0..6),
+        drawn in (0..4usize, 1..10u64, 10..40u64),
     ) {
         let tasks: usize = items.iter().map(|item| item.1.len().max(1)).sum();
+        // Best effort's servers, in the innermost group of the first that has any.
+        let group = items.iter().position(|item| !item.1.is_empty());
+        let group = group.map(|g| tasks + others.len() + 2 * g + usize::from(items[g].2));
+        let draws = if group.is_some() { drawn.0 } else { 0 };
         for policy in policies() {
-            let mut core = Core::new(CPUS, 1, 0, MS, tasks, 0);
-            core.groups(2 * items.len());
+            // Servers stand in no queue that is chosen from, and in no group without a budget.
+            let may = policy.server.enforces() && !policy.order.key.chooses();
+            let draws = if may { draws } else { 0 };
+            let mut core = Core::new(CPUS, 1, 0, MS, tasks + others.len(), 0);
+            core.groups(2 * items.len() + draws);
+            let tops = tasks + others.len();
+            let first = tops + 2 * items.len();
             let mut loads: Vec<Load> = Vec::new();
             // Of each reservation and group: the group it is in.
-            let mut up = vec![None; tasks + 2 * items.len()];
+            let mut up = vec![None; first + draws];
             for (g, (top, members, nested)) in items.iter().enumerate() {
                 let mut within = None;
                 if !members.is_empty() {
-                    for at in [tasks + 2 * g, tasks + 2 * g + 1].into_iter().take(1 + usize::from(*nested)) {
+                    for at in [tops + 2 * g, tops + 2 * g + 1].into_iter().take(1 + usize::from(*nested)) {
                         core.group(at, &reservation(*top, policy), within);
                         up[at] = within;
                         within = Some(at);
@@ -121,6 +138,16 @@ proptest! {
                 core.purse(0, None, 50 * MS, &[(purse * MS, 0, 50 * MS)]);
                 (0..tasks).filter(|i| purse >> (i % 6) & 1 == 1).for_each(|i| core.pays_from(i, 0));
             }
+            for cpus in &others {
+                core.init_task(loads.len(), *cpus, NICE_0);
+                loads.push(Load::Endless);
+            }
+            for i in first..first + draws {
+                let all = (drawn.2 / 10, 1_000 * drawn.1 / drawn.2.max(10), 0, u64::MAX);
+                let kind = onbeat_core::server_policies().iter().position(|n| *n == "cbs-hard").unwrap();
+                core.draw(i, &Reservation { kind: kind as u32, ..reservation(all, policy) }, group);
+                up[i] = group;
+            }
             let mut engine = Engine::new(core, CPUS, loads, Overheads::default(), Detail::Counters);
             for step in 1..=500 {
                 let now = step * 400_000 + 1;
@@ -132,6 +159,17 @@ proptest! {
                     let waits = core.server(i).waiting > 0 && path.clone().all(open);
                     let cpus = path.fold(u64::MAX, |cpus, sv| cpus & sv.cpus);
                     prop_assert!(!waits || cpus & idle(core) == 0, "{} at {}: {}", policy.name, now, i);
+                }
+                for (i, cpus) in (tasks..).zip(&others) {
+                    prop_assert!(!core.waits(i) || cpus & idle(core) == 0, "{} at {}: {}", policy.name, now, i);
+                }
+                // Nor does one serve best effort on nobody's time while a server is there to pay for it.
+                for i in first..first + draws {
+                    let mut path = std::iter::successors(Some(i), |at| up[*at]).map(|at| core.server(at));
+                    let open = path.all(|sv| u32::from(sv.state) == ffi::OB_READY);
+                    let there = path_cpus(core, &up, i) & core.server(i).node.mask;
+                    let free = |cpu: &u32| core.cpu(*cpu).server.is_null() && there >> cpu & 1 == 1;
+                    prop_assert!(!open || (0..CPUS).find(free).is_none(), "{} at {}: {}", policy.name, now, i);
                 }
             }
         }

@@ -222,6 +222,7 @@ fn set_of(case: &Case) -> TaskSet {
             nice: 0,
             order: Others::default(),
             servers: None,
+            group: None,
         }),
     }
 }

@@ -176,7 +176,7 @@ fn way(
             Ok(Way::Fixed(levels))
         }
         Some(Key::Rm) => {
-            Err("no test covers groups among members under rm, which begin when they wake".into())
+            Err("no test covers groups, or servers of best effort, among members under rm, as they begin when they wake".into())
         }
         Some(order) => Err(format!("no test covers the order {order}; try \"edf\" or \"rm\"")),
         None => Err("the policies played say no order, give it one".into()),
@@ -203,7 +203,12 @@ fn members(set: &TaskSet, group: usize) -> Members {
         })
         .unzip();
     let inner = set.groups.iter().filter(|inner| inner.parent == Some(group));
-    let groups = inner.map(|g| Supply::new(g.budget, g.period, g.deadline)).collect();
+    let mut groups: Vec<_> = inner.map(|g| Supply::new(g.budget, g.period, g.deadline)).collect();
+    // Servers of best effort, too, begin when somebody wakes.
+    if let Some((_, servers)) = set.servers_of_group().filter(|(inside, _)| *inside == group) {
+        let each = Supply::new(servers.budget, servers.period, servers.period);
+        groups.extend((0..servers.count).map(|_| each));
+    }
     Members { names, tasks, groups }
 }
 

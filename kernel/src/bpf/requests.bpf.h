@@ -95,7 +95,7 @@ static __noinline int place(struct shell_place *arg)
 			if (arg->swap)
 				ob_server_change(&shell->ob, sv, terms, now);
 			else
-				ob_server_take(&shell->ob, sv, terms);
+				ob_server_take(&shell->ob, sv, terms, now);
 			ob_server_go_on(&shell->ob, sv, now);
 		}
 		UNLOCK(fx);
@@ -171,10 +171,10 @@ static __noinline int release(struct shell_release *arg)
 		s32 result = -EBUSY;
 
 		sv = &shell->servers[id];
-		/* What draws stays as long as the scheduler does. */
-		if (!sv->draws)
-			sv->used = 2;
-		if (!sv->threads && !sv->draws) {
+		sv->used = 2;
+		if (OB_DRAWS(sv->draws))
+			ob_draw_unmake(&shell->ob, sv, now);
+		if (!sv->threads) {
 			/* Sleeping does not end the job of a program that marks its jobs. */
 			if (sv->state)
 				ob_server_end(&shell->ob, sv, now);

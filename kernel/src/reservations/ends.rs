@@ -54,6 +54,12 @@ impl<E: Engine, S: System> Book<E, S> {
 
     fn take_out(&mut self, id: u32) {
         self.unbook(id);
+        let draws = self.held.get_mut(&id).map(|held| std::mem::take(&mut held.draws));
+        for server in draws.unwrap_or_default() {
+            if let Err(e) = self.engine.release(server) {
+                self.note(None, format!("a server of best effort cannot be freed: {e:#}"));
+            }
+        }
         for _ in 0..10 {
             match self.engine.release(id) {
                 Ok(true) => return drop(self.held.remove(&id)),

@@ -70,6 +70,7 @@ impl<E: Engine, S: System> Book<E, S> {
             Ok(place) => place,
             Err(refusal) => return Ok(self.refuse(*refusal)),
         };
+        self.check_drawing(peer, g, &r, (room, &place), within)?;
         let wanted = Reservation {
             budget,
             period: r.period_ns,
@@ -115,11 +116,13 @@ impl<E: Engine, S: System> Book<E, S> {
             since: Instant::now(),
             record,
             within,
-            members: Some(Inside { order, rule: server }),
+            members: Some(Inside { order, rule: server, servers: g.servers }),
             portion,
             purse: wanted.purse,
+            draws: Vec::new(),
         };
         self.held.insert(id, held);
+        self.draw_in(id, g)?;
         self.divide(within);
         let (budget, period) = (format_duration(budget), format_duration(r.period_ns));
         let what =

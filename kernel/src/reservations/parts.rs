@@ -57,11 +57,13 @@ impl<E: Engine, S: System> Book<E, S> {
         let weighted = || members().filter_map(|h| Some((&h.record, h.portion.weight()?)));
         let own = members().filter(|h| h.portion.weight().is_none());
         let own = own.map(|h| (h.record.budget_ns, h.record.period_ns, 1));
+        let drawn = self.held[&group].members.and_then(|inside| inside.servers);
+        let drawn = drawn.map(|s| (s.budget, s.period, u64::from(s.count)));
         let comes = new.filter(|new| new.weight.is_none()).map(|new| (new.budget, new.period, 1));
         let weight = new.and_then(|new| new.weight).unwrap_or(0);
         let weights = weighted().map(|(_, weight)| weight).sum::<u64>() + weight;
         let whole = (budget, around.period_ns);
-        let division = Division::new(whole, own.chain(comes), weights);
+        let division = Division::new(whole, own.chain(drawn).chain(comes), weights);
         for (record, weight) in weighted() {
             let part = division.part(weight, record.period_ns).min(record.deadline_ns);
             if part < least(record.uid) {

@@ -133,6 +133,18 @@ impl<E: Engine, S: System> Book<E, S> {
                 "choose another policy, such as p-edf+cbs",
             );
         }
+        if is.order.key.chooses()
+            && let Some(h) = self.held.values().find(|h| h.room == room && !h.draws.is_empty())
+        {
+            return problem(
+                format!(
+                    "{} chooses a set of jobs, and the group {:?} has best effort's servers",
+                    is.policy(),
+                    h.record.name
+                ),
+                "choose another policy, or remove the group first",
+            );
+        }
         let mut admission = Admission::new(is.machine(self.online, &self.above));
         let stays = self.rooms[room].settings.domains() == is.domains();
         let mut held: Vec<(&u32, &Held)> = self.held.iter().filter(|(_, h)| here(h)).collect();

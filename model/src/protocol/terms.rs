@@ -3,7 +3,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::rank::Rank;
+use crate::rank::{Rank, Servers};
 use crate::taskset::{Portion, Segment, limits};
 use crate::units::{Fraction, clip, format_duration};
 
@@ -96,6 +96,9 @@ pub struct Group {
     /// first other of which it may.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub set: Option<String>,
+    /// Servers of best effort that are members of it; absent: none are.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub servers: Option<Servers>,
 }
 
 impl Reserve {
@@ -242,7 +245,14 @@ impl Group {
         // What is not there yet is another group's, and sound.
         let (period, _) = self.times(Some((limits::TIME, limits::TIME)));
         let budget = self.budget_ns.unwrap_or(1);
-        self.as_reserve(1, budget, (period, self.deadline_ns.unwrap_or(period))).check()
+        self.as_reserve(1, budget, (period, self.deadline_ns.unwrap_or(period))).check()?;
+        match &self.servers {
+            Some(servers) if servers.count == 0 => Err("no servers of best effort are asked for; \
+                 give 1 or more, or leave them out"
+                .into()),
+            Some(servers) => servers.check(),
+            None => Ok(()),
+        }
     }
 }
 

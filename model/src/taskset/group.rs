@@ -101,7 +101,8 @@ fn within(groups: &[Group], group: usize) -> impl Iterator<Item = usize> {
     successors(Some(group), |group| groups[*group].parent)
 }
 
-fn cpus_of(groups: &[Group], group: usize, cpus: u32) -> u64 {
+/// CPUs that members of `group` may use, a bit for each.
+pub(super) fn cpus_of(groups: &[Group], group: usize, cpus: u32) -> u64 {
     let list = within(groups, group).find_map(|group| groups[group].cpus.as_ref());
     list.map_or(u64::MAX >> (u64::BITS - cpus), |list| list.iter().fold(0, |mask, c| mask | 1 << c))
 }
@@ -245,6 +246,12 @@ fn sorted(mut entries: Vec<Entry<'_>>) -> Result<Vec<Entry<'_>>, Fault> {
     Ok(order.into_iter().filter_map(|old| entries[old].take()).collect())
 }
 
+/// The group of this name, by its index.
+pub(super) fn named(asked: &At<&str>, groups: &[Group]) -> Result<usize, Fault> {
+    let found = groups.iter().position(|group| group.name == asked.value);
+    found.map_or_else(|| unknown(asked, groups.iter().map(|group| group.name.as_str())), Ok)
+}
+
 fn unknown<'a, T>(
     asked: &At<&str>,
     names: impl Iterator<Item = &'a str> + Clone,
@@ -283,9 +290,7 @@ pub(super) fn of_task(
     cpus: u32,
 ) -> Result<Option<usize>, Fault> {
     let Some(asked) = t.string("group")? else { return Ok(None) };
-    let Some(group) = groups.iter().position(|group| group.name == asked.value) else {
-        return unknown(&asked, groups.iter().map(|group| group.name.as_str()));
-    };
+    let group = named(&asked, groups)?;
     if task.budget.is_none() {
         let reason = format!("the task \"{}\" is in a group, but has no budget", task.name);
         return fault(asked.at, reason, "add budget = \"5ms\", or leave group out");
@@ -303,14 +308,13 @@ pub(super) fn check(top: &Table<'_, '_>, set: &TaskSet) -> Result<(), Fault> {
     let tables = top.value("group").and_then(|list| list.get_ref().as_array());
     for table in tables.into_iter().flat_map(|tables| tables.iter()) {
         let name = table.get_ref().get("name").and_then(|name| name.get_ref().as_str());
-        let among = |task: &TaskEntry| {
-            let groups = task.group.into_iter().flat_map(|group| set.within(group));
-            groups.into_iter().any(|group| Some(set.groups[group].name.as_str()) == name)
-        };
-        if !set.tasks.iter().any(among) {
+        let among = |group| set.within(group).any(|g| Some(set.groups[g].name.as_str()) == name);
+        let servers = set.servers_of_group().map(|(group, _)| group);
+        if !set.tasks.iter().filter_map(|task| task.group).chain(servers).any(among) {
             let reason =
                 format!("the group \"{}\" has no task in it or below", name.unwrap_or_default());
-            return fault(table.span().start, reason, "put a [[task]] into it, or leave it out");
+            let remedy = "put a [[task]] or best effort's servers into it, or leave it out";
+            return fault(table.span().start, reason, remedy);
         }
     }
     let list = top.value("policies").and_then(|list| list.get_ref().as_array());

@@ -81,7 +81,7 @@ impl TaskSet {
 
 /// The table `[best_effort]`.
 pub(super) fn best_effort<'a, 'i>(top: &Table<'a, 'i>) -> Result<Option<Table<'a, 'i>>, Fault> {
-    let known = ["count", "nice", "order", "servers", "budget", "period", "load"];
+    let known = ["count", "nice", "order", "group", "servers", "budget", "period", "load"];
     top.table("best_effort", "[best_effort]", "{ count = 8 }", &known)
 }
 

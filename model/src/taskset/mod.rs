@@ -298,9 +298,12 @@ pub struct BestEffort {
     /// In which order everything without a reservation is served among itself.
     #[serde(default)]
     pub order: Others,
-    /// What serves it among the soft reservations, to policies that rank; `None` = [`Servers::each`].
+    /// What serves it among the soft reservations, to policies that rank, or in its group; `None` = [`Servers::each`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub servers: Option<Servers>,
+    /// Index in [`TaskSet::groups`] of the group whose members its servers are; they are then what `servers` says.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub group: Option<usize>,
 }
 
 /// One periodic task: a copy of an entry.
@@ -396,9 +399,18 @@ impl TaskSet {
         self.best_effort.map_or(0, |b| b.count)
     }
 
-    /// What serves best effort where the policy ranks.
+    /// What serves best effort where the policy ranks, in no group.
     pub fn servers(&self) -> Servers {
-        self.best_effort.and_then(|b| b.servers).unwrap_or(Servers::each(self.cpus))
+        let servers = self.best_effort.and_then(|b| b.servers);
+        let servers = servers.unwrap_or(Servers::each(self.cpus));
+        let inside = self.servers_of_group().is_some();
+        Servers { count: if inside { 0 } else { servers.count }, ..servers }
+    }
+
+    /// The group whose members best effort's servers are, by its index, and these.
+    pub fn servers_of_group(&self) -> Option<(usize, Servers)> {
+        let best_effort = self.best_effort?;
+        Some((best_effort.group?, best_effort.servers?))
     }
 
     /// In which order everything without a reservation is served.

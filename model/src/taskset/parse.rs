@@ -116,8 +116,10 @@ fn top(folder: &Path, document: &DeTable<'_>, stem: &str) -> Result<TaskSet, Fau
     let purses = purse::read(&top)?;
     let sets = sets::read(&top, cpus)?;
     let mut groups = group::read(&top, cpus, &purses, &sets)?;
+    let best_effort = best_effort(&top, cpus, &groups)?;
     let (tasks, resources) = tasks(folder, &top, cpus, duration, (&groups, &purses, &sets))?;
-    group::divide(&top, &mut groups, &tasks, cpus)?;
+    let drawn = best_effort.and_then(|b| Some((b.group?, b.servers?)));
+    group::divide(&top, &mut groups, (&tasks, drawn), cpus)?;
     let set = TaskSet {
         name,
         title,
@@ -135,7 +137,7 @@ fn top(folder: &Path, document: &DeTable<'_>, stem: &str) -> Result<TaskSet, Fau
         groups,
         purses,
         sets,
-        best_effort: best_effort(&top, cpus)?,
+        best_effort,
         loads: load::read(&top)?,
     };
     if set.tasks.is_empty() && set.best_effort_count() == 0 && set.loads.is_empty() {
@@ -413,7 +415,11 @@ fn overheads(top: &Table<'_, '_>) -> Result<Overheads, Fault> {
     })
 }
 
-fn best_effort(top: &Table<'_, '_>, cpus: u32) -> Result<Option<BestEffort>, Fault> {
+fn best_effort(
+    top: &Table<'_, '_>,
+    cpus: u32,
+    groups: &[Group],
+) -> Result<Option<BestEffort>, Fault> {
     let Some(t) = load::best_effort(top)? else { return Ok(None) };
     let count = t.integer("count", 0, limits::TASKS as i64)?;
     let count = match (count, t.value("load")) {
@@ -431,7 +437,9 @@ fn best_effort(top: &Table<'_, '_>, cpus: u32) -> Result<Option<BestEffort>, Fau
             }
         },
     };
-    Ok(Some(BestEffort { count, nice, order, servers: rank::servers(&t, cpus)? }))
+    let group = rank::group(&t, groups)?;
+    let servers = rank::servers(&t, cpus, groups, group)?;
+    Ok(Some(BestEffort { count, nice, order, servers, group }))
 }
 
 /// CPUs of the machine, ascending; `None` if the key is not there.

@@ -2,7 +2,7 @@
 //! Classes of tasks and servers of best effort, in files whose policies know them.
 
 use super::table::{Fault, Table, fault};
-use super::{TaskSet, limits, parse};
+use super::{Group, TaskSet, group, limits, parse};
 use crate::rank::{Rank, Servers};
 
 /// The class of a task; `reserved`: it has a budget.
@@ -27,15 +27,28 @@ pub(super) fn of_task(t: &Table<'_, '_>, reserved: bool) -> Result<Option<Rank>,
     Ok(Some(rank))
 }
 
-/// The servers of best effort that [best_effort] describes.
-pub(super) fn servers(t: &Table<'_, '_>, cpus: u32) -> Result<Option<Servers>, Fault> {
+/// The group whose members best effort's servers are.
+pub(super) fn group(t: &Table<'_, '_>, groups: &[Group]) -> Result<Option<usize>, Fault> {
+    let named = t.string("group")?;
+    named.map(|name| group::named(&name, groups)).transpose()
+}
+
+/// The servers of best effort that [best_effort] describes; in a group one for each of its CPUs where the file does not
+/// say how many.
+pub(super) fn servers(
+    t: &Table<'_, '_>,
+    cpus: u32,
+    groups: &[Group],
+    inside: Option<usize>,
+) -> Result<Option<Servers>, Fault> {
     let count = t.integer("servers", 0, limits::CPUS as i64)?;
     let budget = t.duration("budget", 1, limits::TIME)?;
     let period = t.duration("period", limits::PERIOD_MIN, limits::TIME)?;
-    if count.is_none() && budget.is_none() && period.is_none() {
+    if count.is_none() && budget.is_none() && period.is_none() && inside.is_none() {
         return Ok(None);
     }
-    let each = Servers::each(cpus);
+    let wide = inside.map_or(cpus, |inside| group::cpus_of(groups, inside, cpus).count_ones());
+    let each = Servers::each(wide);
     let period = period.map_or(each.period, |p| p.value);
     if let Some(budget) = &budget {
         parse::check_budget(budget, period, period)?;
@@ -45,11 +58,32 @@ pub(super) fn servers(t: &Table<'_, '_>, cpus: u32) -> Result<Option<Servers>, F
         budget: budget.map_or(each.budget.min(period), |b| b.value),
         period,
     };
+    if inside.is_some() && servers.count == 0 {
+        let reason = "best effort is in a group, but has no servers there";
+        let remedy = "give servers = 1 or more, or leave group out";
+        return fault(t.at_key("servers"), reason, remedy);
+    }
     Ok(Some(servers))
+}
+
+/// Best effort's servers are in no group whose members, or which itself, an order chooses from.
+fn check_choosers(top: &Table<'_, '_>, set: &TaskSet) -> Result<(), Fault> {
+    let Some((group, _)) = set.servers_of_group() else { return Ok(()) };
+    let played = set.policies.iter().chain(set.sets.iter().map(|named| &named.policy));
+    let played = played.filter_map(|policy| policy.order().map(|order| order.key));
+    let own = set.within(group).filter_map(|group| set.groups[group].order);
+    let Some(key) = played.chain(own).find(|key| key.chooses()) else { return Ok(()) };
+    let at = top.value("best_effort").map_or(0, |table| table.span().start);
+    let reason = format!(
+        "{} chooses a set of jobs, and best effort's servers are in no such choice",
+        key.name()
+    );
+    fault(at, reason, "play another policy, give the groups another order, or leave group out")
 }
 
 /// Where no policy ranks, classes and servers mean nothing.
 pub(super) fn check(top: &Table<'_, '_>, set: &TaskSet) -> Result<(), Fault> {
+    check_choosers(top, set)?;
     if set.policies.iter().any(|policy| policy.order().is_some_and(|order| order.key.ranks())) {
         return Ok(());
     }
@@ -57,7 +91,7 @@ pub(super) fn check(top: &Table<'_, '_>, set: &TaskSet) -> Result<(), Fault> {
         let list = top.value("task").and_then(|list| list.get_ref().as_array());
         let at = list.and_then(|list| list.get(i)).map_or(0, |task| task.span().start);
         Some((at, format!("the task \"{}\" has a class", set.tasks[i].name), "class"))
-    } else if set.best_effort.is_some_and(|b| b.servers.is_some()) {
+    } else if set.best_effort.is_some_and(|b| b.servers.is_some() && b.group.is_none()) {
         let at = top.value("best_effort").map_or(0, |table| table.span().start);
         Some((at, "best effort has servers".into(), "servers, budget and period"))
     } else {
@@ -65,7 +99,9 @@ pub(super) fn check(top: &Table<'_, '_>, set: &TaskSet) -> Result<(), Fault> {
     };
     let Some((at, what, keys)) = what else { return Ok(()) };
     let reason = format!("{what}, but none of the policies knows classes");
-    fault(at, reason, format!("add \"edf-hsb-ns\" to policies, or leave {keys} out"))
+    let remedy = format!("add \"edf-hsb-ns\" to policies, or leave {keys} out");
+    let or = if keys == "class" { "" } else { "; or name a group in [best_effort]" };
+    fault(at, reason, remedy + or)
 }
 
 #[cfg(test)]
@@ -100,8 +136,23 @@ mod tests {
     }
 
     #[test]
+    fn a_group_may_have_best_efforts_servers_under_any_policy_and_be_there_for_them_alone() {
+        for policy in ["p-edf+cbs-hard", "edf-hsb-ns", "g-edzl+cbs-predict"] {
+            let best_effort = "group = \"g\"\nbudget = \"1ms\"\nperiod = \"10ms\"";
+            let text = format!(
+                "cpus = 2\nduration = \"1s\"\npolicies = [\"{policy}\"]\n{GROUP}[best_effort]\ncount = 1\n{best_effort}\n"
+            );
+            let set = TaskSet::from_bytes(text.as_bytes(), Path::new("s.toml")).unwrap();
+            let servers = Servers { count: 2, budget: MS, period: 10 * MS };
+            assert_eq!(set.servers_of_group(), Some((0, servers)));
+            assert_eq!(set.servers().count, 0, "none outside");
+        }
+    }
+
+    #[test]
     fn what_means_nothing_is_refused_with_what_to_do() {
         let hard = "budget = \"1ms\"\nclass = \"hard\"";
+        let group = "budget = \"1us\"\ngroup = \"g\"";
         for (policy, task, best_effort, reason) in [
             ("edf-hsb-ns", "class = \"hard\"", "", "no budget"),
             (
@@ -115,6 +166,18 @@ mod tests {
             ("g-edf+cbs-hard", "", "servers = 2", "none of the policies knows classes"),
             ("edf-hsb-ns", "", "servers = 65", "65"),
             ("edf-hsb-ns", "", "budget = \"51ms\"", "above the period"),
+            ("g-edf+cbs", "", "group = \"h\"", "there is no group \"h\""),
+            ("g-edf+cbs", group, "group = \"h\"", "did you mean \"g\"?"),
+            ("g-edf+cbs", group, "group = \"g\"\nservers = 0", "no servers there"),
+            // Two CPUs with 1 ms in 10 ms each.
+            (
+                "g-edf+cbs",
+                group,
+                "group = \"g\"\nservers = 3\nperiod = \"10ms\"\nbudget = \"1ms\"",
+                "more than",
+            ),
+            ("g-dasa+cbs", group, "group = \"g\"\nbudget = \"1ms\"", "chooses a set"),
+            ("g-edf", group, "group = \"g\"\nbudget = \"1ms\"", "enforces no budgets"),
         ] {
             let error = read(policy, task, best_effort).unwrap_err();
             assert!(error.contains(reason), "{reason}: {error}");

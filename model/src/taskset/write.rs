@@ -52,6 +52,9 @@ impl TaskSet {
             let _ = write!(text, "\n[best_effort]\ncount = {}\n", best_effort.count);
             line(&mut text, "nice", &best_effort.nice.to_string());
             line(&mut text, "order", &quoted(best_effort.order.name()));
+            if let Some(group) = best_effort.group {
+                line(&mut text, "group", &quoted(&self.groups[group].name));
+            }
             if let Some(servers) = best_effort.servers {
                 line(&mut text, "servers", &servers.count.to_string());
                 line(&mut text, "budget", &time(servers.budget));

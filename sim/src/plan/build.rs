@@ -56,13 +56,12 @@ pub(super) fn engine(
     let first_group = threads;
     let unnamed = set.parts().iter().find(|part| part.set.is_none()).map_or(0, |part| part.cpus);
     let drawing = match policy.order.key.ranks() && unnamed != 0 {
-        true => set.servers(),
-        false => Servers { count: 0, ..set.servers() },
+        true => Some((None, set.servers())),
+        false => None,
     };
-    core.groups(planned.groups.len() + drawing.count as usize);
-    for i in 0..drawing.count as usize {
-        core.draw(first_group + planned.groups.len() + i, &drawn(&drawing, policy, unnamed));
-    }
+    let inside = set.servers_of_group().map(|(group, servers)| (Some(group), servers));
+    let (within, servers) = inside.or(drawing).unwrap_or((None, Servers::each(0)));
+    core.groups(planned.groups.len() + servers.count as usize);
     for (slot, purse) in set.purses.iter().enumerate() {
         let segments: Vec<_> = purse.segments.iter().map(|s| (s.budget, s.from, s.until)).collect();
         core.purse(slot, purse.parent, purse.period, &segments);
@@ -72,6 +71,15 @@ pub(super) fn engine(
         if let Some(purse) = group.purse {
             core.pays_from(first_group + i, purse);
         }
+    }
+    for i in first_group + planned.groups.len()
+        ..first_group + planned.groups.len() + servers.count as usize
+    {
+        core.draw(
+            i,
+            &drawn(set, policy, servers, within, unnamed),
+            within.map(|g| first_group + g),
+        );
     }
     let users = set.limited_users();
     let rate = set

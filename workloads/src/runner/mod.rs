@@ -245,7 +245,8 @@ fn make_groups(set: &TaskSet, service: &mut Service) -> Result<()> {
         };
         service.purse(&wanted).with_context(|| format!("purse {}", purse.name))?;
     }
-    for group in &set.groups {
+    let servers = set.servers_of_group();
+    for (i, group) in set.groups.iter().enumerate() {
         let orders = group.portion == Portion::Orders;
         let wanted = Group {
             name: group.name.clone(),
@@ -260,6 +261,7 @@ fn make_groups(set: &TaskSet, service: &mut Service) -> Result<()> {
             rule: group.rule.filter(|_| !orders).map(|rule| rule.name().to_owned()),
             purse: group.purse.map(|purse| set.purses[purse].name.clone()),
             set: group.set.map(|named| set.sets[named].name.clone()),
+            servers: servers.filter(|(of, _)| *of == i).map(|(_, servers)| servers),
         };
         service.group(&wanted).with_context(|| format!("group {}", group.name))?;
     }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Classes hard and soft.
+//! Classes hard and soft; best effort's servers in groups.
 
 use onbeat_model::policy::Policy;
-use onbeat_model::rank::Rank;
+use onbeat_model::rank::{Rank, Servers};
 
 use super::*;
 
@@ -52,4 +52,62 @@ fn hard_ones_have_a_cpu_each_and_what_one_cpu_cannot_hold_is_refused_though_two_
     // Best effort's servers have 10 % of each CPU, whoever asks.
     granted(book.answer(ROOT, of(13, 3, Rank::Soft)));
     refused(book.answer(ROOT, of(14, 3, Rank::Soft)));
+}
+
+fn with_servers(name: &str, budget: u64, servers: Servers) -> Request {
+    Request::Group(protocol::Group { servers: Some(servers), ..a_group(name, budget, 10) })
+}
+
+/// Two CPUs under a policy of which the scheduler was loaded with servers of best effort, or without.
+fn drawing(draws: bool) -> (Book<Fake, Fake>, Fake) {
+    let fake = Fake::new(2);
+    let settings = Settings::whole(Order::GLOBAL_EDF, Server::hard(), 2, 1);
+    let rights = Rights { draws, ..Rights::default() };
+    (Book::of(fake.clone(), fake.clone(), vec![settings], rights), fake)
+}
+
+const TWO: Servers = Servers { count: 2, budget: MS, period: 10 * MS };
+
+#[test]
+fn a_group_has_the_servers_of_best_effort_that_root_asks_for_and_both_go_together() {
+    let (mut book, fake) = drawing(true);
+    let id = granted(book.answer(ROOT, with_servers("g", 4, TWO)));
+    let servers = |fake: &Fake| {
+        let world = fake.0.borrow();
+        let draws = world.servers.values().filter(|(r, _)| r.draws).map(|(r, _)| r.clone());
+        draws.collect::<Vec<_>>()
+    };
+    let made = servers(&fake);
+    assert!(made.iter().all(|r| r.within == Some(id) && (r.budget, r.period) == (MS, 10 * MS)));
+    assert_eq!(made.len(), 2);
+    let why = failed(book.answer(ROOT, with_servers("h", 4, TWO)));
+    assert!(why.contains("\"g\" has best effort's servers"), "{why}");
+    assert!(matches!(book.answer(ROOT, Request::Release { id }), Response::Released(_)));
+    assert!(fake.0.borrow().servers.is_empty());
+    granted(book.answer(ROOT, with_servers("h", 4, TWO)));
+}
+
+#[test]
+fn servers_of_best_effort_that_cannot_be_are_refused_with_what_to_do_and_nothing_stays() {
+    let said = |book: &mut Book<Fake, Fake>, peer, servers| {
+        failed(book.answer(peer, with_servers("g", 4, servers)))
+    };
+    let (mut book, _) = drawing(false);
+    let why = said(&mut book, ROOT, TWO);
+    assert!(why.contains("loaded without") && why.contains("--best-effort-groups"), "{why}");
+    let (mut book, _) = preset();
+    assert!(said(&mut book, ROOT, TWO).contains("--best-effort-servers 0:5ms:50ms"));
+    let (mut book, fake) = drawing(true);
+    let peer = Peer { uid: 1000, connection: 7 };
+    assert!(said(&mut book, peer, TWO).contains("root's to make"));
+    assert!(said(&mut book, ROOT, Servers { count: 0, ..TWO }).contains("1 or more"));
+    assert!(said(&mut book, ROOT, Servers { budget: 0, ..TWO }).contains("from 1ns"));
+    assert!(
+        said(&mut book, ROOT, Servers { budget: 5 * MS, ..TWO }).contains("more than the group")
+    );
+    // There are eight places in all.
+    let many = Servers { count: 8, budget: MS / 8, period: 10 * MS };
+    assert!(said(&mut book, ROOT, many).contains("no room"));
+    assert!(fake.0.borrow().servers.is_empty());
+    granted(book.answer(ROOT, with_servers("g", 4, TWO)));
 }

@@ -2,6 +2,7 @@
 //! Budgets of groups: those of the file, and those that are a part of what the group around leaves.
 
 use super::{Division, Entry, Group, Portion, cpus_of, within};
+use crate::rank::Servers;
 use crate::taskset::parse::check_budget;
 use crate::taskset::table::{At, Fault, Table, fault};
 use crate::taskset::{TaskEntry, limits};
@@ -63,11 +64,11 @@ pub(super) fn inherit(entry: &Entry<'_>, before: &[Group]) -> Result<Group, Faul
 }
 
 /// Gives groups without a budget their parts, those around others first, and looks whether members ask for more than
-/// their groups could give.
+/// their groups could give. `drawn`: best effort's servers in a group.
 pub(in crate::taskset) fn divide(
     top: &Table<'_, '_>,
     groups: &mut [Group],
-    tasks: &[TaskEntry],
+    (tasks, drawn): (&[TaskEntry], Option<(usize, Servers)>),
     cpus: u32,
 ) -> Result<(), Fault> {
     for i in 0..groups.len() {
@@ -79,7 +80,7 @@ pub(in crate::taskset) fn divide(
                 check_load(at(top, &groups[i].name, "budget"), asked, groups, limiting, cpus)?;
             }
             Portion::Weight(_) | Portion::Orders => {
-                groups[i].budget = part(top, groups, i, parent, tasks)?;
+                groups[i].budget = part(top, groups, (i, parent), tasks, drawn)?;
             }
         }
     }
@@ -89,6 +90,11 @@ pub(in crate::taskset) fn divide(
         let at = list.and_then(|list| list.get(i)?.get_ref().get("budget"));
         let at = at.map_or(0, |budget| budget.span().start);
         check_load(at, (budget, task.period), groups, limiting(groups, group), cpus)?;
+    }
+    if let Some((group, servers)) = drawn {
+        let at = top.value("best_effort").map_or(0, |table| table.span().start);
+        let all = (servers.budget * u64::from(servers.count), servers.period);
+        check_load(at, all, groups, limiting(groups, group), cpus)?;
     }
     Ok(())
 }
@@ -112,9 +118,9 @@ fn at(top: &Table<'_, '_>, name: &str, key: &str) -> usize {
 fn part(
     top: &Table<'_, '_>,
     groups: &[Group],
-    i: usize,
-    parent: usize,
+    (i, parent): (usize, usize),
     tasks: &[TaskEntry],
+    drawn: Option<(usize, Servers)>,
 ) -> Result<u64, Fault> {
     let (group, around) = (&groups[i], &groups[parent]);
     let inside = || groups.iter().filter(|group| group.parent == Some(parent));
@@ -122,9 +128,11 @@ fn part(
     let own = own.map(|group| (group.budget, group.period, 1));
     let of_tasks = tasks.iter().filter(|task| task.group == Some(parent));
     let of_tasks = of_tasks.map(|t| (t.budget.unwrap_or(0), t.period, u64::from(t.count)));
+    let drawn = drawn.filter(|(group, _)| *group == parent);
+    let drawn = drawn.map(|(_, s)| (s.budget, s.period, u64::from(s.count)));
     let weights = inside().filter_map(|group| group.portion.weight()).sum();
     let whole = (around.budget, around.period);
-    let division = Division::new(whole, own.chain(of_tasks), weights);
+    let division = Division::new(whole, own.chain(of_tasks).chain(drawn), weights);
     let mine = division.part(group.portion.weight().unwrap_or(0), group.period);
     let show = format_duration;
     if mine == 0 {
