@@ -95,9 +95,10 @@ static __always_inline struct ob_pool reservations(void)
 
 #include "queue.bpf.h"
 #include "turns.bpf.h"
-#include "clocks.bpf.h"
 #include "lifecycle.bpf.h"
 #include "requests.bpf.h"
+#include "clocks.bpf.h"
+#include "dispatch.bpf.h"
 
 void BPF_STRUCT_OPS(onbeat_exit, struct scx_exit_info *ei)
 {
