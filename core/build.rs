@@ -25,6 +25,7 @@ fn main() {
         .file("ob_native.c")
         .opt_level(3)
         .flag("-fno-semantic-interposition")
+        .flag("-fno-strict-aliasing")
         .flag("-Wno-unused-parameter");
     native.clone().compile("onbeat_core");
     native.define("OB_COUNT_STEPS", None).compile("onbeat_core_counted");
