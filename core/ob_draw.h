@@ -16,7 +16,7 @@
 #ifndef OB_DRAW_H
 #define OB_DRAW_H
 
-#include "ob_job.h"
+#include "ob_budget.h"
 
 /* Whether `sv`, which draws, has a job and no CPU. */
 OB_INLINE int ob_draw_waits(ob_server_p sv)
@@ -116,6 +116,16 @@ OB_FN void ob_draw_sync(ob_p ob OB_ARG, u32 prefer, u64 now)
 			return;
 }
 
+/* What drew for `c` was interrupted there: its budget may be used up. Seen to when its thread
+ * queues, or by the CPU's next pick, where the kernel goes through all that follows anyway. */
+OB_FN void ob_draw_stopped(ob_p ob OB_ARG, ob_cpu_p c OB_ARG, u64 now)
+{
+	ob_server_p sv = c->stopped;
+
+	c->stopped = OB_NULL;
+	ob_budget_check(ob, sv, now);
+}
+
 /* `t`, of best effort, has come, and no CPU idles: a server may have one for it. Whether so. */
 OB_FN u64 ob_draw_claim(ob_p ob OB_ARG, ob_task_p t OB_ARG, u64 now)
 {
@@ -139,6 +149,15 @@ OB_FN void ob_draw_forget(ob_cpu_p c OB_ARG)
 	c->draws = OB_NULL;
 	sv->drawn = 0;
 	ob_draw_stand(sv);
+}
+
+/* `c` is about to pick. */
+OB_FN void ob_draw_picks(ob_p ob OB_ARG, ob_cpu_p c OB_ARG, u64 now)
+{
+	ob_draw_forget(c);
+	if (c->stopped)
+		ob_draw_stopped(ob, c, now);
+	ob_draw_sync(ob, c->id, now);
 }
 
 /* `sv`, which draws, pays no more for what runs on `c`. */

@@ -105,7 +105,7 @@ OB_FN u64 ob_pick_unreserved(ob_p ob OB_ARG, u32 cpu, ob_task_p prev OB_ARG, u64
 	c->relief = 0;
 	c->claim = OB_NULL;
 	ob->kick &= ~bit;
-	if (OB_DRAWS(ob->nr_draws))
+	if (ob->nr_draws)
 		ob_draw_drop(ob, c, prev, now);
 	if (t)
 		prev = OB_NULL;
@@ -170,8 +170,8 @@ OB_FN u64 ob_pick(ob_p ob OB_ARG, u32 cpu, ob_task_p prev OB_ARG, u64 now)
 
 	if (c->server)
 		ob_budget_check(ob, c->server, now);
-	if (OB_DRAWS(c->draws))
-		ob_draw_forget(c);
+	if (ob->nr_draws)
+		ob_draw_picks(ob, c, now);
 	ob_share_account(ob, c, now);
 	if (c->domain->stale) {
 		ob->kick &= ~bit;
@@ -187,7 +187,7 @@ OB_FN u64 ob_pick(ob_p ob OB_ARG, u32 cpu, ob_task_p prev OB_ARG, u64 now)
 			mine = ob_server_top(mine);
 			ob_server_restand(mine, now);
 		}
-	} else if (prev && !prev->server && OB_DRAWS(c->server) && ob_server_open(c->server, bit)) {
+	} else if (prev && !prev->server && c->server && ob_server_open(c->server, bit)) {
 		mine = c->server;
 	}
 	be = (prev && !prev->server) || ob_share_waiting(ob, bit);
@@ -207,7 +207,7 @@ OB_FN u64 ob_pick(ob_p ob OB_ARG, u32 cpu, ob_task_p prev OB_ARG, u64 now)
 	c->relief = !c->share && leads && ob_patience_relieves(ob, leads, bit, now);
 	if (!c->share && !c->relief &&
 	    !(leads && ob_account_equal(leads) && ob_account_yields(ob, leads, prev, bit, now))) {
-		if (OB_DRAWS(leads && leads->draws)) {
+		if (leads && leads->draws) {
 			draws = leads;
 		} else if (mine && best == own) {
 			t = prev;
@@ -243,7 +243,7 @@ OB_FN u64 ob_pick(ob_p ob OB_ARG, u32 cpu, ob_task_p prev OB_ARG, u64 now)
 		c->key = OB_KEY_IDLE;
 		ob_idle_set(ob, bit & ob->online);
 		ob_pick_others(ob, c);
-		if (OB_DRAWS(ob->nr_draws))
+		if (ob->nr_draws)
 			ob_draw_sync(ob, cpu, now);
 		return 0;
 	}
@@ -252,7 +252,7 @@ OB_FN u64 ob_pick(ob_p ob OB_ARG, u32 cpu, ob_task_p prev OB_ARG, u64 now)
 		t->picked = 1;
 	if (!t->server)
 		ob_others_has(c, t, now);
-	if (OB_DRAWS(ob->nr_draws)) {
+	if (ob->nr_draws) {
 		if (!t->server)
 			ob_draw_picked(ob, c, t, draws, now);
 		ob_draw_sync(ob, cpu, now);

@@ -64,7 +64,7 @@ OB_FN void ob_run(ob_p ob OB_ARG, u32 cpu, ob_task_p t OB_ARG, u64 now)
 	c->curr = t;
 	c->other = sv ? OB_NULL : t;
 	c->use = sv ? OB_USE_RESERVED : OB_USE_OTHER;
-	if (OB_DRAWS(c->draws))
+	if (c->draws)
 		sv = (ob_server_p)ob_draw_begins(c, t) ?: sv;
 	c->server = sv;
 	if (!t->server)
@@ -79,7 +79,7 @@ OB_FN void ob_run(ob_p ob OB_ARG, u32 cpu, ob_task_p t OB_ARG, u64 now)
 
 		ob_server_charge(sv, now);
 		sv->running++;
-		if (OB_DRAWS(sv->draws))
+		if (sv->draws)
 			ob_draw_stand(sv);
 		if (sv->purse)
 			ob_purse_begins(ob, sv, now);
@@ -166,13 +166,11 @@ OB_FN void ob_stop(ob_p ob OB_ARG, u32 cpu, u64 reason, u64 now)
 	ob_laxity_sync(ob, sv);
 	if (sv->domain->up)
 		ob_group_stops(ob, sv, now);
-	if (OB_DRAWS(sv->draws)) {
+	if (sv->draws) {
 		ob_draw_stand(sv);
 		/* Who was interrupted will wait in a moment. */
 		if (reason == OB_STOP_PREEMPTED)
-			ob_budget_check(ob, sv, now);
-		else
-			ob_draw_sync(ob, cpu, now);
+			c->stopped = sv;
 	}
 }
 
@@ -219,10 +217,9 @@ OB_FN void ob_tick(ob_p ob OB_ARG, u32 cpu, u64 now)
 			sv = ob_server_top(sv);
 		ob_key_check(ob, c, sv, now);
 	}
-	if (sv && !OB_DRAWS(sv->draws)
-		? ob_patience_relieves(ob, sv, OB_BIT(cpu), now) ||
-		      (ob_account_equal(sv) && ob_account_turn_over(ob, c, sv, now))
-		: ob_others_turn_over(ob, c, now) || ob_others_overtaken(ob, c, now))
+	if (sv && !sv->draws ? ob_patience_relieves(ob, sv, OB_BIT(cpu), now) ||
+				   (ob_account_equal(sv) && ob_account_turn_over(ob, c, sv, now))
+			     : ob_others_turn_over(ob, c, now) || ob_others_overtaken(ob, c, now))
 		ob->kick |= OB_BIT(cpu);
 	ob_share_tick(ob, c, now);
 	ob_arm(ob, c);

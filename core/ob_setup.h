@@ -90,7 +90,7 @@ OB_FN u64 ob_server_make(ob_p ob OB_ARG, ob_server_p sv OB_ARG, ob_terms_p terms
 		sv->purse = &ob->purse[(terms->purse - 1) & (OB_MAX_PURSES - 1)];
 	if (terms->group && (sv->level >= OB_DEPTH || !ob_group_make(ob, sv)))
 		return 0;
-	if (OB_DRAWS(terms->draws) && !ob_draw_make(ob, sv))
+	if (terms->draws && !ob_draw_make(ob, sv))
 		return 0;
 	if (up)
 		up->threads++;

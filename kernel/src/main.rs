@@ -181,7 +181,7 @@ fn run(options: &Options) -> Result<ExitCode> {
     // killed service has left they may not fit.
     let protection = protection();
     let rights = Rights { no_isolation: options.no_isolation, others: options.best_effort };
-    let loading = Loading { draws: sets[0].order.key.ranks(), verbose, costs, watchdog };
+    let loading = Loading { verbose, costs, watchdog };
     let scheduler = Scheduler::start(&layout, loading, &mut object)?;
     drop(raised);
     let served = |set: &Settings| {

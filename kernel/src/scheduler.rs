@@ -98,8 +98,6 @@ pub struct Rule {
 /// How it is loaded.
 #[derive(Clone, Copy, Debug)]
 pub struct Loading {
-    /// Some serve best effort.
-    pub draws: bool,
     /// Tells what the verifier says.
     pub verbose: bool,
     /// Keeps account of what it costs.
@@ -115,7 +113,7 @@ impl<'a> Scheduler<'a> {
     /// The kernel lacks something, another scheduler runs, or privileges are missing.
     pub fn start(
         layout: &Layout,
-        Loading { draws, verbose, costs, watchdog }: Loading,
+        Loading { verbose, costs, watchdog }: Loading,
         object: &'a mut MaybeUninit<OpenObject>,
     ) -> Result<Scheduler<'a>> {
         scx_utils::try_set_rlimit_infinity();
@@ -129,7 +127,6 @@ impl<'a> Scheduler<'a> {
         let rt = kernel_is_rt();
         let rodata = skel.maps.rodata_data.as_mut().context("rodata of the scheduler")?;
         rodata.use_timers = !rt;
-        rodata.some_draw = draws;
         rodata.tracing = layout.ring > 0;
         rodata.measuring = costs;
         rodata.weights = std::array::from_fn(|i| weight(i as i32 - 20));

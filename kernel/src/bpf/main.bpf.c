@@ -23,10 +23,6 @@ struct {
 	__ulong(map_extra, (1ull << 44));
 } arena SEC(".maps");
 
-/* Whether servers draw best effort at all: where none does the verifier leaves that out. */
-const volatile bool some_draw;
-#define OB_DRAWS(is) (some_draw && (is))
-
 #include "shell.h"
 #include "ob_setup.h"
 #include "ob_unlocked.h"
