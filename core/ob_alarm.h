@@ -60,7 +60,7 @@ OB_INLINE void ob_refill(ob_p ob, ob_server_p sv, u64 now)
 	ob_server_requeue(ob, sv);
 	ob_preempt(ob, sv, sv->head ? sv->head->cpu : 0);
 	/* Those for whom it was to come back may have been served. */
-	if (OB_DRAWS(sv->draws))
+	if (sv->draws)
 		ob_draw_sync(ob, 0, now);
 }
 

@@ -181,15 +181,14 @@ OB_FN u64 ob_draw_claim(ob_p ob OB_ARG, ob_task_p t OB_ARG, u64 now)
 	return ob->kick != kicked;
 }
 
-/* What ran on `cpu` on a server's time sleeps: others who wait elsewhere may have that server. */
-OB_FN void ob_draw_freed(ob_p ob OB_ARG, u32 cpu, u64 now)
+/* What drew for `c` stopped there: its budget may be used up. Seen to when its thread queues, or by
+ * the CPU's next pick, where the kernel goes through all that follows anyway. */
+OB_FN void ob_draw_stopped(ob_p ob OB_ARG, ob_cpu_p c OB_ARG, u64 now)
 {
-	ob_server_p first;
+	ob_server_p sv = c->stopped;
 
-	ob_draw_sync(ob, cpu, now);
-	first = (ob_server_p)ob_draw_first(ob, ob->online & ~OB_BIT(cpu));
-	if (first)
-		ob_preempt(ob, first, cpu);
+	c->stopped = OB_NULL;
+	ob_budget_check(ob, sv, now);
 }
 
 /* What was picked for `c` on a server's time will not run there. */
@@ -202,6 +201,23 @@ OB_FN void ob_draw_forget(ob_p ob OB_ARG, ob_cpu_p c OB_ARG)
 	c->draws = OB_NULL;
 	sv->drawn = 0;
 	ob_draw_stand(ob, sv);
+}
+
+/* `c` is about to pick. If what ran there on a server's time sleeps, others who wait elsewhere may
+ * have that server. */
+OB_FN void ob_draw_picks(ob_p ob OB_ARG, ob_cpu_p c OB_ARG, u64 now)
+{
+	ob_server_p had = c->stopped, first;
+
+	ob_draw_forget(ob, c);
+	if (had)
+		ob_draw_stopped(ob, c, now);
+	ob_draw_sync(ob, c->id, now);
+	if (!had)
+		return;
+	first = (ob_server_p)ob_draw_first(ob, ob->online & ~OB_BIT(c->id));
+	if (first)
+		ob_preempt(ob, first, c->id);
 }
 
 /* Who draws for what runs on `c` pays no more for it. */
@@ -283,6 +299,8 @@ OB_FN void ob_draw_drop(ob_p ob OB_ARG, ob_cpu_p c OB_ARG, ob_task_p prev OB_ARG
 /* `sv` no longer draws on `c`: what runs there, or is about to, goes on on nobody's time. */
 OB_FN void ob_draw_leave(ob_p ob OB_ARG, ob_cpu_p c OB_ARG, ob_server_p sv OB_ARG, u64 now)
 {
+	if (c->stopped == sv)
+		c->stopped = OB_NULL;
 	if (c->draws != sv && c->server != sv)
 		return;
 	if (c->draws == sv)

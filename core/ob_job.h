@@ -105,7 +105,7 @@ OB_FN void ob_group_want(ob_p ob OB_ARG, ob_server_p sv OB_ARG, u64 now)
 	ob_server_p up;
 
 	for (up = sv->domain->up; up && OB_LOOP; up = sv->domain->up) {
-		u8 wants = sv->state == OB_READY && (sv->awake || OB_DRAWS(sv->draws));
+		u8 wants = sv->state == OB_READY && (sv->awake || sv->draws);
 
 		if (sv->wants == wants)
 			return;

@@ -55,7 +55,7 @@ OB_INLINE void ob_others_add(ob_p ob, ob_task_p t)
 	ob->ahead += (s64)((t->at - ob->origin) * t->parts);
 	ob->notable += t->notable;
 	ob_tree_insert(&ob->best_effort, &t->node);
-	if (OB_DRAWS(ob->nr_draws))
+	if (ob->nr_draws)
 		ob_draw_remask(ob);
 	each = ob->ahead / (s64)ob->parts;
 	if (each < OB_OTHERS_SPAN && each > -OB_OTHERS_SPAN)
@@ -71,7 +71,7 @@ OB_INLINE void ob_others_subtract(ob_p ob, ob_task_p t)
 	ob->parts -= t->parts;
 	ob->notable -= t->notable;
 	ob_tree_remove(&ob->best_effort, &t->node);
-	if (OB_DRAWS(ob->nr_draws))
+	if (ob->nr_draws)
 		ob_draw_remask(ob);
 	t->waiting = 0;
 }
@@ -210,7 +210,7 @@ OB_FN void ob_others_online(ob_p ob OB_ARG)
 
 	for (n = ob_tree_head(&ob->best_effort); n && OB_LOOP; n = ob_tree_next(n))
 		ob_tree_update(n, ob_others_mask(ob, (ob_task_p)n), n->over);
-	if (OB_DRAWS(ob->nr_draws))
+	if (ob->nr_draws)
 		ob_draw_remask(ob);
 	if (ob_others_strands(ob))
 		ob->kick |= ob->online & -ob->online;

@@ -121,7 +121,7 @@ OB_FN u64 ob_pick_unreserved(ob_p ob OB_ARG, u32 cpu, ob_task_p prev OB_ARG, u64
 	c->relief = 0;
 	c->claim = OB_NULL;
 	ob->kick &= ~bit;
-	if (OB_DRAWS(ob->nr_draws))
+	if (ob->nr_draws)
 		ob_draw_drop(ob, c, prev, now);
 	if (t)
 		prev = OB_NULL;
@@ -186,8 +186,8 @@ OB_FN u64 ob_pick(ob_p ob OB_ARG, u32 cpu, ob_task_p prev OB_ARG, u64 now)
 
 	if (c->server)
 		ob_budget_check(ob, c->server, now);
-	if (OB_DRAWS(c->draws))
-		ob_draw_forget(ob, c);
+	if (ob->nr_draws)
+		ob_draw_picks(ob, c, now);
 	ob_share_account(ob, c, now);
 	if (c->domain->stale) {
 		ob->kick &= ~bit;
@@ -197,7 +197,7 @@ OB_FN u64 ob_pick(ob_p ob OB_ARG, u32 cpu, ob_task_p prev OB_ARG, u64 now)
 	if (prev && (!(prev->cpus & bit) || ob_thread_returns(ob, prev)))
 		prev = OB_NULL;
 	if (prev)
-		runs = OB_DRAWS(!prev->server) ? c->server : prev->server;
+		runs = prev->server ? prev->server : c->server;
 	if (runs && ob_server_open(runs, bit)) {
 		mine = runs;
 		ob_server_restand(mine, now);
@@ -227,13 +227,13 @@ OB_FN u64 ob_pick(ob_p ob OB_ARG, u32 cpu, ob_task_p prev OB_ARG, u64 now)
 			c->key = best;
 		if (mine && best == own) {
 			cand = ob_next_in(ob, c, runs, prev, now);
-			if (!cand && OB_DRAWS(runs->draws))
+			if (!cand && runs->draws)
 				draws = runs;
 			else if (!cand)
 				t = prev;
 		}
 		cand = (ob_server_p)ob_leaf(ob, cand, c, now);
-		if (cand && OB_DRAWS(cand->draws))
+		if (cand && cand->draws)
 			draws = cand;
 		else if (cand)
 			t = (ob_task_p)ob_thread_take(ob, cand, c);
@@ -258,7 +258,7 @@ OB_FN u64 ob_pick(ob_p ob OB_ARG, u32 cpu, ob_task_p prev OB_ARG, u64 now)
 		c->key = OB_KEY_IDLE;
 		ob_idle_set(ob, bit & ob->online);
 		ob_pick_others(ob, c);
-		if (OB_DRAWS(ob->nr_draws))
+		if (ob->nr_draws)
 			ob_draw_sync(ob, cpu, now);
 		return 0;
 	}
@@ -267,7 +267,7 @@ OB_FN u64 ob_pick(ob_p ob OB_ARG, u32 cpu, ob_task_p prev OB_ARG, u64 now)
 		t->picked = 1;
 	if (!t->server)
 		ob_others_has(c, t, now);
-	if (OB_DRAWS(ob->nr_draws)) {
+	if (ob->nr_draws) {
 		if (!t->server)
 			ob_draw_picked(ob, c, t, draws, now);
 		ob_draw_sync(ob, cpu, now);

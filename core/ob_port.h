@@ -123,10 +123,4 @@ OB_INLINE u32 ob_lowest(u64 x)
 }
 #endif
 
-/* What is so only because servers draw best effort (ob_draw.h). A shell under whose policy none
- * ever does may say so: then the kernel's verifier leaves it out. */
-#ifndef OB_DRAWS
-#define OB_DRAWS(is) (!!(is))
-#endif
-
 #endif

@@ -49,9 +49,7 @@ OB_FN u64 ob_server_mask(ob_server_p sv OB_ARG)
 	if (sv->members)
 		return sv->members->active.root ? sv->members->active.root->sub_mask & sv->cpus : 0;
 	if (!sv->waiting || ob_server_starves(sv))
-		return OB_DRAWS(sv->draws) && !sv->running && !sv->drawn
-			   ? sv->domain->others & sv->cpus
-			   : 0;
+		return sv->draws && !sv->running && !sv->drawn ? sv->domain->others & sv->cpus : 0;
 	if (!sv->pinned)
 		return sv->cpus;
 	for (t = sv->head; t && OB_LOOP; t = t->next)
@@ -62,7 +60,7 @@ OB_FN u64 ob_server_mask(ob_server_p sv OB_ARG)
 /* Whether a thread of it waits, or one that it draws. */
 OB_INLINE int ob_server_waits(ob_server_p sv)
 {
-	return sv->members || OB_DRAWS(sv->draws) ? !!sv->node.mask : !!sv->waiting;
+	return sv->members || sv->draws ? !!sv->node.mask : !!sv->waiting;
 }
 
 /* CPUs that run threads of `sv`. */

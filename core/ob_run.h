@@ -20,7 +20,7 @@ OB_FN void ob_run(ob_p ob OB_ARG, u32 cpu, ob_task_p t OB_ARG, u64 now)
 	c->curr = t;
 	c->other = sv ? OB_NULL : t;
 	c->use = sv ? OB_USE_RESERVED : OB_USE_OTHER;
-	if (OB_DRAWS(c->draws))
+	if (c->draws)
 		sv = (ob_server_p)ob_draw_begins(ob, c, t) ?: sv;
 	c->server = sv;
 	if (!t->server)
@@ -33,7 +33,7 @@ OB_FN void ob_run(ob_p ob OB_ARG, u32 cpu, ob_task_p t OB_ARG, u64 now)
 		}
 		ob_server_p top = ob_server_begins(ob, sv, now);
 
-		if (OB_DRAWS(sv->draws))
+		if (sv->draws)
 			ob_draw_stand(ob, sv);
 		ob_account_begin(ob, top);
 		c->key = ob_server_key(top, now);
@@ -107,13 +107,9 @@ OB_FN void ob_stop(ob_p ob OB_ARG, u32 cpu, u64 reason, u64 now)
 	if (!sv)
 		return;
 	ob_server_stops(ob, sv, now);
-	if (OB_DRAWS(sv->draws)) {
+	if (sv->draws) {
 		ob_draw_stand(ob, sv);
-		/* Who was interrupted will wait in a moment. */
-		if (reason == OB_STOP_PREEMPTED)
-			ob_budget_check(ob, sv, now);
-		else
-			ob_draw_freed(ob, cpu, now);
+		c->stopped = sv;
 	}
 }
 
@@ -150,7 +146,7 @@ OB_FN void ob_tick(ob_p ob OB_ARG, u32 cpu, u64 now)
 {
 	ob_cpu_p c = ob_cpu(ob, cpu);
 	ob_server_p sv = c->server;
-	u32 other = !sv || OB_DRAWS(sv->draws);
+	u32 other = !sv || sv->draws;
 
 	ob_share_account(ob, c, now);
 	if (sv)

@@ -47,13 +47,17 @@ OB_INLINE int ob_init(ob_p ob, u32 nr_cpus, u32 nr_domains, u32 share_permille, 
 	return 0;
 }
 
+/* Of whatever type's memory: a compiler may not put what is written there before this. */
+typedef u64 __attribute__((may_alias)) ob_word;
+
 /* Fills `bytes` at `at` with zeros; both are multiples of 8. */
 OB_FN void ob_clear(u64 OB_ARENA *at OB_ARG, u64 bytes)
 {
+	ob_word OB_ARENA *word = (ob_word OB_ARENA *)at;
 	u64 i;
 
 	for (i = OB_ZERO; i < bytes / 8 && OB_LOOP; i++)
-		at[i] = 0;
+		word[i] = 0;
 }
 
 /* Makes a reservation of the free slot `sv`, whose id stays and whose generation is the next; a
@@ -86,7 +90,7 @@ OB_FN u64 ob_server_make(ob_p ob OB_ARG, ob_server_p sv OB_ARG, ob_terms_p terms
 		sv->purse = &ob->purse[(terms->purse - 1) & (OB_MAX_PURSES - 1)];
 	if (terms->group && (sv->level >= OB_DEPTH || !ob_group_make(ob, sv)))
 		return 0;
-	if (OB_DRAWS(terms->draws) && !ob_draw_make(ob, sv))
+	if (terms->draws && !ob_draw_make(ob, sv))
 		return 0;
 	if (up)
 		up->threads++;

@@ -176,15 +176,14 @@ OB_FN void ob_settle(ob_p ob OB_ARG, ob_task_p t OB_ARG, u64 now)
 	t->turn = OB_ROTATE;
 }
 
-/* `t`, of best effort, wants to run: it `woke`, or was interrupted. */
-OB_INLINE void ob_ready_other(ob_p ob, ob_task_p t, u32 woke, u64 now)
+/* `t`, of best effort, waits from now on: it `woke`, or was interrupted. Whether a CPU that idles,
+ * or one that owes best effort time, is to have it. */
+OB_INLINE int ob_other_waits(ob_p ob, ob_task_p t, u32 woke, u64 now)
 {
 	u64 cpus = ob->best_effort.root ? ob->best_effort.root->sub_mask : 0;
 
 	if (ob->share_ready)
 		ob_share_arrive(ob, t->cpus & ~cpus, now);
-	if (OB_DRAWS(ob->nr_draws))
-		ob_draw_arrives(ob, woke, now);
 	ob_others_enqueue(ob, t, woke, now);
 	if (!(t->cpus & ob->online))
 		ob->kick |= ob->online & -ob->online;
@@ -193,21 +192,33 @@ OB_INLINE void ob_ready_other(ob_p ob, ob_task_p t, u32 woke, u64 now)
 		cpus = (cpus & OB_BIT(t->cpu)) ? OB_BIT(t->cpu) : cpus & -cpus;
 		ob_idle_clear(ob, cpus);
 		ob->kick |= cpus;
-		return;
+		return 1;
 	}
-	if (ob->share_ready && ob_share_claim(ob, t->cpus, now))
+	return ob->share_ready && ob_share_claim(ob, t->cpus, now);
+}
+
+/* `t`, of best effort, wants to run. */
+OB_INLINE void ob_ready_other(ob_p ob, ob_task_p t, u32 woke, u64 now)
+{
+	if (!woke && ob_cpu(ob, t->cpu)->stopped)
+		ob_draw_stopped(ob, ob_cpu(ob, t->cpu), now);
+	if (ob->nr_draws)
+		ob_draw_arrives(ob, woke, now);
+	if (ob_other_waits(ob, t, woke, now))
 		return;
-	if (OB_DRAWS(ob->nr_draws) && ob_draw_claim(ob, t, now))
+	if (ob->nr_draws && ob_draw_claim(ob, t, now))
 		return;
 	if (woke)
 		ob_others_wake(ob, t, now);
 }
 
-/* `t`, of best effort, has woken, and went round the core. */
+/* `t`, of best effort, has woken, and went round the core: it is about to run, so no server need
+ * draw it. */
 OB_FN void ob_wake_other(ob_p ob OB_ARG, ob_task_p t OB_ARG, u64 now)
 {
 	t->awake = 1;
-	ob_ready_other(ob, t, 1, now);
+	if (!ob_other_waits(ob, t, 1, now))
+		ob_others_wake(ob, t, now);
 }
 
 /*

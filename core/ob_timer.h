@@ -104,13 +104,13 @@ OB_FN void ob_arm(ob_p ob OB_ARG, ob_cpu_p c OB_ARG)
 		 */
 		if (sv->waiting)
 			t = ob_min(t, sv->charged + (ob_turn_left(c, sv->charged) ?: OB_ROTATE));
-		if (ob->share_quantum && !OB_DRAWS(sv->draws))
+		if (ob->share_quantum && !sv->draws)
 			t = ob_min(t, ob_share_next(ob, c));
 		t = ob_min(t, ob_key_passes(top, c));
 		if (ob_account_limits(top))
 			t = ob_min(t, ob_account_next(ob, c, top));
 	}
-	if (!sv || OB_DRAWS(sv->draws)) {
+	if (!sv || sv->draws) {
 		if (c->share)
 			t = c->since + (c->owed ?: OB_ROTATE);
 		if (c->curr && ob_others_crowded(ob))

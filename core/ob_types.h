@@ -224,12 +224,13 @@ struct ob_domain {
 
 struct ob_cpu {
 	struct ob_domain OB_ARENA *domain;
-	struct ob_task OB_ARENA *curr;     /* null: idle, or a task the core was not told of */
-	struct ob_server OB_ARENA *server; /* of curr, if that runs on a reservation, ... */
-	struct ob_server OB_ARENA *draws;  /* or best effort that was picked will (ob_draw.h) */
-	struct ob_server OB_ARENA *claim;  /* it has been kicked for, if it has been for one */
-	u64 key;                           /* of what runs here or is about to */
-	u64 timer;                         /* the shell calls ob_tick no later than this */
+	struct ob_task OB_ARENA *curr;      /* null: idle, or a task the core was not told of */
+	struct ob_server OB_ARENA *server;  /* of curr, if that runs on a reservation, ... */
+	struct ob_server OB_ARENA *draws;   /* or best effort that was picked will (ob_draw.h) */
+	struct ob_server OB_ARENA *stopped; /* drew for what was interrupted here */
+	struct ob_server OB_ARENA *claim;   /* it has been kicked for, if it has been for one */
+	u64 key;                            /* of what runs here or is about to */
+	u64 timer;                          /* the shell calls ob_tick no later than this */
 	s64 debt;    /* best-effort time owed on this CPU, ns; below 0: prepaid */
 	u64 owed;    /* of the quantum that is to be served by `due`, ns */
 	u64 due;     /* deadline of that quantum */

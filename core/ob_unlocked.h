@@ -103,7 +103,7 @@ OB_INLINE int ob_claim(ob_task_p t)
  * that draws or to a crowd. */
 OB_INLINE int ob_is_plain(ob_p ob, ob_cpu_p c)
 {
-	return !c->share && !c->relief && !OB_DRAWS(c->draws) && !ob_others_crowded(ob);
+	return !c->share && !c->relief && !c->draws && !ob_others_crowded(ob);
 }
 
 /* `t`, claimed and unreserved, begins to run on `c`; `round`: the core had not picked it. Whether

@@ -76,8 +76,8 @@ struct Add {
     /// CPUs its members may use, such as 0-3,6 [default: all]
     #[arg(long, value_name = "LIST", value_parser = cpus)]
     cpus: Option<Cpus>,
-    /// Servers of best effort among its members: how many, COUNT:BUDGET:PERIOD such as 2:5ms:50ms; root's to make,
-    /// where scx_onbeat runs with --best-effort-groups [default: none]
+    /// Servers of best effort among its members: how many, COUNT:BUDGET:PERIOD such as 2:5ms:50ms; root's to make
+    /// [default: none]
     #[arg(long, value_name = "SERVERS")]
     best_effort: Option<Servers>,
 }

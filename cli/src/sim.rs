@@ -10,13 +10,13 @@ use onbeat_model::policy::{CorePolicy, Policy};
 use onbeat_model::run::{Platform, World};
 use onbeat_model::taskset::TaskSet;
 use onbeat_report::Outcome;
-use onbeat_sim::{Detail, SimError, simulate_with};
+use onbeat_sim::{SimError, figures};
 
 use crate::output::{self, Outputs, folder_of};
 use crate::playable;
 use crate::results::{Ended, Results};
 
-/// Above so many jobs the events of budgets are not kept: they would take gigabytes.
+/// Above so many jobs no events are kept unless a trace is wanted: they would take gigabytes.
 const JOBS_IN_DETAIL: u64 = 500_000;
 
 /// Simulate a task set under each of its policies
@@ -57,7 +57,7 @@ pub fn run(options: &Options) -> Result<ExitCode> {
     }
 }
 
-/// Simulates a task set. `take` gets each run with its events.
+/// Simulates a task set. `take` gets each run with its events, if they are kept.
 ///
 /// # Errors
 /// It holds work that only a real kernel can do.
@@ -68,19 +68,24 @@ pub fn simulate(
     mut take: impl FnMut(&onbeat_model::run::Run),
 ) -> Result<Results> {
     let jobs: u64 = set.copies().map(|copy| copy.jobs).sum();
-    let detail = match jobs > JOBS_IN_DETAIL && !traced {
-        true => Detail::Jobs,
-        false => Detail::All,
-    };
+    let brief = jobs > JOBS_IN_DETAIL && !traced;
     let mut runs = Vec::new();
     let mut platform = Platform::default();
     for policy in policies {
         // Under another policy they need not meet.
-        let (policy, outcome) = match simulate_with(set, policy, detail) {
-            Ok(run) => {
-                take(&run);
+        let played = match brief {
+            true => {
+                figures(set, policy).map(|(run, all, tasks)| (Outcome::new(&run, all, tasks), run))
+            }
+            false => onbeat_sim::simulate(set, policy).map(|run| (Outcome::of(&run), run)),
+        };
+        let (policy, outcome) = match played {
+            Ok((outcome, run)) => {
+                if !brief {
+                    take(&run);
+                }
                 platform.clone_from(&run.platform);
-                (policy.name.into(), Ok(Outcome::of(&run)))
+                (policy.name.into(), Ok(outcome))
             }
             Err(error @ SimError::Deadlock { .. }) => (policy.name.into(), Err(error.to_string())),
             Err(error) => return Err(error.into()),

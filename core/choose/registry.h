@@ -64,8 +64,8 @@ OB_INLINE u64 ob_choice_left(ob_server_p sv, u64 now)
 /* Whether `sv`, which is ready, has a job that is to be served in its order. */
 OB_INLINE int ob_choice_counts(ob_server_p sv)
 {
-	return (ob_server_waits(sv) || sv->running || OB_DRAWS(sv->drawn)) && !sv->demoted &&
-	       !sv->spent && !ob_server_starves(sv);
+	return (ob_server_waits(sv) || sv->running || sv->drawn) && !sv->demoted && !sv->spent &&
+	       !ob_server_starves(sv);
 }
 
 /* How much of its value the job of `sv` yields for each ns that it still needs, in 2^-20. */

@@ -3,6 +3,8 @@
 //! the core's own functions, before the scheduler is attached: the shell's state first, then the
 //! pools of servers and tasks, then the trace ring.
 
+use std::sync::atomic::{AtomicU32, Ordering};
+
 use anyhow::{Result, bail};
 use onbeat_core::ffi;
 
@@ -134,8 +136,35 @@ impl Arena {
 
     /// What the next reservation that is made is made of, or where the next that is moved goes.
     pub fn set_terms(&mut self, terms: ffi::ob_terms) {
-        // SAFETY: as above; the BPF side reads it only in programs that this process runs.
+        // SAFETY: as above; the BPF side reads it only while it carries out a request of this process.
         unsafe { (&raw mut (*self.base).terms).write_volatile(terms) }
+    }
+
+    /// Lays a request where the kernel side finds it. There is no other.
+    pub(crate) fn ask(&mut self, request: shell::shell_request) {
+        // SAFETY: as above; the BPF side touches it only from `SHELL_NEW` until `SHELL_ANSWERED`.
+        unsafe { (&raw mut (*self.base).request).write_volatile(request) }
+        self.asked().store(shell::SHELL_NEW, Ordering::Release);
+    }
+
+    /// The request with its answer, when there is one.
+    pub(crate) fn answer(&self) -> Option<shell::shell_request> {
+        let answered = self.asked().load(Ordering::Acquire) == shell::SHELL_ANSWERED;
+        // SAFETY: as above.
+        answered.then(|| unsafe { (&raw const (*self.base).request).read_volatile() })
+    }
+
+    /// Takes the request back, unless it is being carried out or has been: whether so.
+    pub(crate) fn withdraw(&mut self) -> bool {
+        let to = shell::SHELL_ANSWERED;
+        [shell::SHELL_NEW, shell::SHELL_ASKED].into_iter().any(|is| {
+            self.asked().compare_exchange(is, to, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+        })
+    }
+
+    fn asked(&self) -> &AtomicU32 {
+        // SAFETY: a word that both sides touch as an atomic one.
+        unsafe { AtomicU32::from_ptr(&raw mut (*self.base).asked) }
     }
 
     /// Makes purse `slot`, which nobody takes from yet. Its first cycle begins at `origin` of the monotonic clock, ns.

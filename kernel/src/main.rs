@@ -80,9 +80,6 @@ struct Options {
     /// [default: one for each CPU, 5ms every 50ms]
     #[arg(long, value_name = "SERVERS")]
     best_effort_servers: Option<Servers>,
-    /// Groups may have servers of best effort among their members (`onbeat group add --best-effort`)
-    #[arg(long)]
-    best_effort_groups: bool,
     /// Where to listen for requests
     #[arg(long, default_value = "/run/onbeat/control.sock", value_name = "PATH")]
     socket: PathBuf,
@@ -183,9 +180,8 @@ fn run(options: &Options) -> Result<ExitCode> {
     // Before the kernel adds its servers to what SCHED_DEADLINE has admitted: with the values that a
     // killed service has left they may not fit.
     let protection = protection();
-    let draws = options.best_effort_groups || sets[0].order.key.ranks();
-    let rights = Rights { no_isolation: options.no_isolation, others: options.best_effort, draws };
-    let loading = Loading { draws, verbose, costs, watchdog };
+    let rights = Rights { no_isolation: options.no_isolation, others: options.best_effort };
+    let loading = Loading { verbose, costs, watchdog };
     let scheduler = Scheduler::start(&layout, loading, &mut object)?;
     drop(raised);
     let served = |set: &Settings| {

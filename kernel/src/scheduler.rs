@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail};
 use libbpf_rs::skel::OpenSkel;
-use libbpf_rs::{AsRawLibbpf, Link, OpenObject, PrintLevel, ProgramInput, ProgramMut};
+use libbpf_rs::{AsRawLibbpf, Link, OpenObject, PrintLevel};
 use onbeat_analysis::plan::Place;
 use onbeat_core::ffi::{OB_MAX_GROUPS, OB_NO_ACCOUNT, ob_terms};
 use scx_utils::{scx_ops_attach, scx_ops_load, scx_ops_open, uei_exited};
@@ -18,6 +18,7 @@ use crate::costs::{Account, Cost};
 use crate::exit::Exit;
 use crate::machine::kernel_is_rt;
 
+mod ask;
 mod swap;
 
 /// A loaded and attached scheduler; dropping it gives the machine back to the kernel's own.
@@ -97,8 +98,6 @@ pub struct Rule {
 /// How it is loaded.
 #[derive(Clone, Copy, Debug)]
 pub struct Loading {
-    /// Some serve best effort.
-    pub draws: bool,
     /// Tells what the verifier says.
     pub verbose: bool,
     /// Keeps account of what it costs.
@@ -114,7 +113,7 @@ impl<'a> Scheduler<'a> {
     /// The kernel lacks something, another scheduler runs, or privileges are missing.
     pub fn start(
         layout: &Layout,
-        Loading { draws, verbose, costs, watchdog }: Loading,
+        Loading { verbose, costs, watchdog }: Loading,
         object: &'a mut MaybeUninit<OpenObject>,
     ) -> Result<Scheduler<'a>> {
         scx_utils::try_set_rlimit_infinity();
@@ -128,7 +127,6 @@ impl<'a> Scheduler<'a> {
         let rt = kernel_is_rt();
         let rodata = skel.maps.rodata_data.as_mut().context("rodata of the scheduler")?;
         rodata.use_timers = !rt;
-        rodata.some_draw = draws;
         rodata.tracing = layout.ring > 0;
         rodata.measuring = costs;
         rodata.weights = std::array::from_fn(|i| weight(i as i32 - 20));
@@ -159,7 +157,6 @@ impl<'a> Scheduler<'a> {
         let arena = unsafe { Arena::init(base.cast(), layout)? };
         skel.maps.bss_data.as_mut().context("bss of the scheduler")?.shell =
             arena.address() as *mut _;
-        ask(&mut skel, shell::SHELL_START, |_| ())?;
         let clocks = if rt { attach_clocks(&mut skel, layout.online)? } else { Vec::new() };
         let account = costs.then(Account::open).transpose()?;
         let link = Some(scx_ops_attach!(skel, onbeat_ops)?);
@@ -260,7 +257,8 @@ impl<'a> Scheduler<'a> {
     /// # Errors
     /// No such thread, or one that the scheduler does not hold (a real-time or kernel thread).
     pub fn assign(&mut self, tid: i32, id: Option<u32>) -> Result<bool> {
-        let assign = shell::shell_assign { tid, id: id.map_or(-1, |id| id as i32), result: 0 };
+        let assign =
+            shell::shell_assign { tid, id: id.map_or(-1, |id| id as i32), ..Default::default() };
         let done = self.ask(shell::SHELL_ASSIGN, |ask| ask.assign = assign)?.assign;
         match done.result {
             0 => Ok(true),
@@ -290,15 +288,6 @@ impl<'a> Scheduler<'a> {
         let done = self.ask(shell::SHELL_RELEASE, |ask| ask.release = release)?.release;
         Ok(done.result == 0)
     }
-
-    /// Asks the kernel side for what `kind` says and `fill` describes; returns that with the answer.
-    fn ask(
-        &mut self,
-        kind: shell::shell_kind,
-        fill: impl FnOnce(&mut shell::shell_request),
-    ) -> Result<shell::shell_request> {
-        ask(&mut self.skel, kind, fill)
-    }
 }
 
 /// The niceness that has the weight of SCHED_IDLE's threads, 3.
@@ -307,33 +296,6 @@ const IDLE: i32 = 26;
 /// What a thread of this niceness has beside others: each step is a factor of 1.25, as in the kernel's own scheduler.
 fn weight(nice: i32) -> u32 {
     (f64::from(onbeat_core::ffi::OB_WEIGHT) * 1.25_f64.powi(-nice)).round() as u32
-}
-
-/// Asks the kernel side for what `kind` says and `fill` describes; returns that with the answer.
-fn ask(
-    skel: &mut BpfSkel<'_>,
-    kind: shell::shell_kind,
-    fill: impl FnOnce(&mut shell::shell_request),
-) -> Result<shell::shell_request> {
-    let mut request = shell::shell_request { kind, ..Default::default() };
-    fill(&mut request);
-    call(&mut skel.progs.request, &mut request)?;
-    Ok(request)
-}
-
-/// Runs a system-call program with `arg` as context, which it also answers in.
-fn call<T>(prog: &mut ProgramMut<'_>, arg: &mut T) -> Result<()> {
-    // SAFETY: T is a plain C structure.
-    let bytes = unsafe {
-        std::slice::from_raw_parts_mut(std::ptr::from_mut(arg).cast::<u8>(), size_of::<T>())
-    };
-    let out = prog
-        .test_run(ProgramInput { context_in: Some(bytes), ..Default::default() })
-        .context("calling the scheduler in the kernel")?;
-    if out.return_value != 0 {
-        bail!("the scheduler in the kernel answered {}", out.return_value);
-    }
-    Ok(())
 }
 
 /// PREEMPT_RT: a clock event on every CPU each 100 µs in place of timers.

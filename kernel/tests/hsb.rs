@@ -8,8 +8,7 @@ use std::process::{Child, Command};
 use std::time::Duration;
 
 use guest::{
-    Facts, burn, child, consumed, fact, finish, kill, part, scheduler, signal, soon,
-    start, state,
+    Facts, burn, child, consumed, fact, finish, kill, part, scheduler, signal, soon, start, state,
 };
 use onbeat_client::{Params, Service};
 use onbeat_model::protocol::{Request, Reservation, Response};

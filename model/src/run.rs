@@ -160,24 +160,9 @@ impl Run {
     /// the job was released all the same and may have missed its deadline by the horizon. `tasks` must begin with the
     /// copies of `set` in its order, as in every run. Jobs of arbitrary programs are not known beforehand.
     pub fn add_missing_releases(&mut self, set: &TaskSet) {
-        let mut noted: Vec<Noted> = set.copies().map(|c| Noted::new(c.jobs)).collect();
-        for e in self.events.iter().filter(|e| e.kind == EventKind::Release as u32) {
-            if let Some(noted) = noted.get_mut(e.task as usize) {
-                noted.note(e.a);
-            }
-        }
-        for ((i, copy), noted) in (0..self.tasks.len() as u32).zip(set.copies()).zip(&noted) {
-            if matches!(copy.spec.work, Work::Program(_)) {
-                continue;
-            }
-            for job in noted.first..copy.jobs {
-                let time = copy.release(job);
-                if time <= self.horizon_ns && !noted.has(job) {
-                    let deadline = time + copy.spec.deadline;
-                    self.events.push(Event::new(time, EventKind::Release, job, deadline).of(i));
-                }
-            }
-        }
+        let mut noted = Releases::new(set);
+        self.events.iter().for_each(|e| noted.note(e));
+        noted.missing(set, self.horizon_ns, |e| self.events.push(e));
         self.sort_events();
     }
 
@@ -262,6 +247,43 @@ impl Run {
         let Header { world, policy, platform, tasks, resources, origin_ns, horizon_ns, .. } =
             header;
         Ok(Run { world, policy, platform, tasks, resources, events, origin_ns, horizon_ns })
+    }
+}
+
+/// Which jobs of a set's tasks were released.
+pub struct Releases {
+    tasks: Vec<Noted>,
+}
+
+impl Releases {
+    /// None was.
+    pub fn new(set: &TaskSet) -> Self {
+        Self { tasks: set.copies().map(|c| Noted::new(c.jobs)).collect() }
+    }
+
+    /// Notes what `e` says of that.
+    pub fn note(&mut self, e: &Event) {
+        if e.kind == EventKind::Release as u32
+            && let Some(noted) = self.tasks.get_mut(e.task as usize)
+        {
+            noted.note(e.a);
+        }
+    }
+
+    /// Tells `take` of those until `horizon`, ns, that have not been noted ([`Run::add_missing_releases`]).
+    pub fn missing(&self, set: &TaskSet, horizon: u64, mut take: impl FnMut(Event)) {
+        for ((i, copy), noted) in (0..).zip(set.copies()).zip(&self.tasks) {
+            if matches!(copy.spec.work, Work::Program(_)) {
+                continue;
+            }
+            for job in noted.first..copy.jobs {
+                let time = copy.release(job);
+                if time <= horizon && !noted.has(job) {
+                    let deadline = time + copy.spec.deadline;
+                    take(Event::new(time, EventKind::Release, job, deadline).of(i));
+                }
+            }
+        }
     }
 }
 

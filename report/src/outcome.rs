@@ -25,6 +25,11 @@ impl Outcome {
     /// Computes the figures of a run.
     pub fn of(run: &Run) -> Self {
         let (metrics, tasks) = metrics::detailed(run);
+        Self::new(run, metrics, tasks)
+    }
+
+    /// These are the figures of `run`.
+    pub fn new(run: &Run, metrics: Metrics, tasks: Vec<TaskMetrics>) -> Self {
         Self {
             world: run.world,
             policy: run.policy.clone(),

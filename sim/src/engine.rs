@@ -161,6 +161,16 @@ impl Engine {
 
     /// Runs until no job is left, at least until `least`, at most until `most`. Returns when.
     pub fn run(&mut self, least: u64, most: u64) -> u64 {
+        self.run_into(least, most, None)
+    }
+
+    /// The same; of [`Detail::Jobs`], events are passed on as they come, and not kept: to `take`, if it is there.
+    pub fn run_into(
+        &mut self,
+        least: u64,
+        most: u64,
+        mut take: Option<&mut dyn FnMut(&Event)>,
+    ) -> u64 {
         while self.events.len() <= EVENTS_MOST {
             let due = self.due();
             let cpus = due.switch.min(due.finish).min(due.timer);
@@ -176,7 +186,10 @@ impl Engine {
             self.now = next.max(self.now);
             self.step(&due);
             if self.core.nearly_full() || self.detail == Detail::Jobs && self.events.batched() {
-                self.events.take(|events| self.core.drain(events));
+                match &mut take {
+                    Some(take) => self.events.pass(take),
+                    None => self.events.take(|events| self.core.drain(events)),
+                }
             }
         }
         if self.special.deadlock.is_none() {

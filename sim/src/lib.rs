@@ -16,6 +16,6 @@ pub use crate::core::{Core, NICE_0, NOBODY, Reservation, weight};
 pub use engine::{Detail, Engine, Stuck};
 pub use load::Load;
 pub use plan::{
-    FirstMiss, SHARE_LAG, SHARE_QUANTUM, SimError, first_miss, prepare, reservations, simulate,
-    simulate_with,
+    FirstMiss, SHARE_LAG, SHARE_QUANTUM, SimError, figures, first_miss, prepare, reservations,
+    simulate, simulate_with,
 };

@@ -6,9 +6,11 @@ mod build;
 use onbeat_analysis::plan::{Seat, lay_out};
 use onbeat_analysis::semi::SHARE_LEAST;
 use onbeat_core::ffi;
+use onbeat_model::event::Event;
+use onbeat_model::metrics::{Collector, Metrics, TaskMetrics};
 use onbeat_model::policy::{CorePolicy, Order, Server};
 use onbeat_model::rank::Servers;
-use onbeat_model::run::{Platform, Run, TaskInfo, World};
+use onbeat_model::run::{Platform, Releases, Run, TaskInfo, World};
 use onbeat_model::taskset::{GRACE, TaskCopy, TaskSet};
 use onbeat_model::units::format_duration;
 use thiserror::Error;
@@ -83,8 +85,43 @@ fn kind(server: Server) -> u32 {
 /// # Errors
 /// The set holds work that only a real kernel can run, or its jobs wait for each other.
 pub fn simulate_with(set: &TaskSet, policy: &CorePolicy, detail: Detail) -> Result<Run, SimError> {
-    let (mut engine, infos) = engine(set, policy, detail, SHARE_LEAST)?;
-    let horizon = engine.run(set.duration, set.duration + GRACE);
+    let simulation = prepare(set, policy, detail)?;
+    let mut run = play(set, policy, simulation, None)?;
+    // Jobs that late tasks never came to were released all the same.
+    run.add_missing_releases(set);
+    Ok(run)
+}
+
+/// As [`simulate`], for the figures alone: the run has no events, which for millions of jobs would fill gigabytes, and
+/// of the figures those of budgets that were used up are missing ([`Detail::Jobs`]).
+///
+/// # Errors
+/// The set holds work that only a real kernel can run, or its jobs wait for each other.
+pub fn figures(
+    set: &TaskSet,
+    policy: &CorePolicy,
+) -> Result<(Run, Metrics, Vec<TaskMetrics>), SimError> {
+    let simulation = prepare(set, policy, Detail::Jobs)?;
+    let (mut collector, mut noted) = (Collector::new(simulation.1.len()), Releases::new(set));
+    let mut take = |e: &Event| {
+        noted.note(e);
+        collector.take(e);
+    };
+    let mut run = play(set, policy, simulation, Some(&mut take))?;
+    std::mem::take(&mut run.events).iter().for_each(&mut take);
+    noted.missing(set, run.horizon_ns, |e| collector.take(&e));
+    let (metrics, tasks) = collector.finish(&run);
+    Ok((run, metrics, tasks))
+}
+
+/// Plays it: the run with the events that `take` has not had.
+fn play(
+    set: &TaskSet,
+    policy: &CorePolicy,
+    (mut engine, infos): (Engine, Vec<TaskInfo>),
+    take: Option<&mut dyn FnMut(&Event)>,
+) -> Result<Run, SimError> {
+    let horizon = engine.run_into(set.duration, set.duration + GRACE, take);
     if engine.overflowed() {
         return Err(SimError::TooMuch);
     }
@@ -92,7 +129,7 @@ pub fn simulate_with(set: &TaskSet, policy: &CorePolicy, detail: Detail) -> Resu
         return Err(deadlock(set, &infos, stuck, horizon));
     }
     let events = engine.finish();
-    let mut run = Run {
+    Ok(Run {
         world: World::Sim,
         policy: policy.name.to_owned(),
         platform: Platform {
@@ -106,10 +143,7 @@ pub fn simulate_with(set: &TaskSet, policy: &CorePolicy, detail: Detail) -> Resu
         events,
         origin_ns: 0,
         horizon_ns: horizon,
-    };
-    // Jobs that late tasks never came to were released all the same.
-    run.add_missing_releases(set);
-    Ok(run)
+    })
 }
 
 /// A simulation of the set before its first event, to be run by hand, and its tasks.

@@ -13,12 +13,22 @@ pub(crate) struct Record {
     events: Vec<Event>,
     /// Those before this one have been brought into order, but for what came much later than its time.
     ordered: usize,
+    /// How many have been passed on and are not here any more.
+    passed: usize,
 }
 
 impl Record {
-    /// Number of events.
+    /// Number of events so far.
     pub fn len(&self) -> usize {
-        self.events.len()
+        self.passed + self.events.len()
+    }
+
+    /// Passes all that are here on, as they came, and keeps none.
+    pub fn pass(&mut self, take: &mut dyn FnMut(&Event)) {
+        self.events.iter().for_each(take);
+        self.passed += self.events.len();
+        self.events.clear();
+        self.ordered = 0;
     }
 
     /// Notes an event.

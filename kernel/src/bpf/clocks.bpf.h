@@ -55,6 +55,7 @@ void BPF_STRUCT_OPS(onbeat_tick, struct task_struct *p)
 		scx_bpf_kick_cpu(cpu, SCX_KICK_PREEMPT);
 }
 
+/* The timer of a CPU. */
 static int timer_fired(void *map, u32 *slot, struct timer_slot *ts)
 {
 	u64 now = bpf_ktime_get_ns(), at, next = OB_NEVER;
@@ -64,31 +65,52 @@ static int timer_fired(void *map, u32 *slot, struct timer_slot *ts)
 	at = shell->armed[cpu & (TIMER_SLOTS - 1)];
 	/* What others set from here on stays. */
 	OB_SWAP(shell->armed[cpu & (TIMER_SLOTS - 1)], OB_NEVER);
-	if (cpu >= ALARM_SLOT(0)) {
-		OB_SWAP(shell->alarm, OB_NEVER);
-		if (shell->gone)
-			cpus_gone(now);
-	}
 	LOCKED(fx)
 	{
-		if (cpu >= ALARM_SLOT(0)) {
-			leavers_settle(now);
-			ob_alarm(&shell->ob, now);
-		} else {
-			if (shell->ob.cpu[cpu & 63].timer <= now) {
-				ob_tick(&shell->ob, cpu, now);
-				shell->ticks++;
-				if (now > at && now - at > shell->late_max)
-					shell->late_max = now - at;
-			}
-			if (!(shell->ob.kick & OB_BIT(cpu)))
-				next = shell->ob.cpu[cpu & 63].timer;
+		if (shell->ob.cpu[cpu & 63].timer <= now) {
+			ob_tick(&shell->ob, cpu, now);
+			shell->ticks++;
+			if (now > at && now - at > shell->late_max)
+				shell->late_max = now - at;
 		}
+		if (!(shell->ob.kick & OB_BIT(cpu)))
+			next = shell->ob.cpu[cpu & 63].timer;
 		UNLOCK(fx);
 		effects_apply(&fx);
 	}
 	if (next != OB_NEVER)
 		timer_set(cpu, next);
+	if (measuring)
+		__sync_fetch_and_add(&shell->ticks_ns, bpf_ktime_get_ns() - now);
+	return 0;
+}
+
+/* What the core waits for has come, perhaps. */
+OB_FN void alarm_settle(u64 now)
+{
+	LOCKED(fx)
+	{
+		leavers_settle(now);
+		ob_alarm(&shell->ob, now);
+		UNLOCK(fx);
+		effects_apply(&fx);
+	}
+}
+
+/* The timer with which a CPU keeps the core's alarm. */
+static int alarm_fired(void *map, u32 *slot, struct timer_slot *ts)
+{
+	u64 now = bpf_ktime_get_ns();
+
+	USE_ARENA();
+	/* What others set from here on stays. */
+	OB_SWAP(shell->armed[*slot & (TIMER_SLOTS - 1)], OB_NEVER);
+	OB_SWAP(shell->alarm, OB_NEVER);
+	if (shell->gone)
+		cpus_gone(now);
+	if (shell->asked == SHELL_ASKED)
+		request_settle(now);
+	alarm_settle(now);
 	if (measuring)
 		__sync_fetch_and_add(&shell->ticks_ns, bpf_ktime_get_ns() - now);
 	return 0;
@@ -111,7 +133,7 @@ int clock_event(struct bpf_perf_event_data *ctx)
 	c = &shell->ob.cpu[cpu & 63];
 	/* For best effort among itself such a look is too dear. */
 	if ((c->timer <= now && (c->server || c->share || ob_others_crowded(&shell->ob))) ||
-	    shell->ob.alarm_at <= now || shell->gone)
+	    shell->ob.alarm_at <= now || shell->gone || shell->asked == SHELL_ASKED)
 		scx_bpf_kick_cpu(cpu, SCX_KICK_PREEMPT);
 	return 0;
 }

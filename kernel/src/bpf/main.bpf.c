@@ -23,10 +23,6 @@ struct {
 	__ulong(map_extra, (1ull << 44));
 } arena SEC(".maps");
 
-/* Whether servers draw best effort at all: where none does the verifier leaves that out. */
-const volatile bool some_draw;
-#define OB_DRAWS(is) (some_draw && (is))
-
 #include "shell.h"
 #include "ob_setup.h"
 #include "ob_unlocked.h"
@@ -95,9 +91,10 @@ static __always_inline struct ob_pool reservations(void)
 
 #include "queue.bpf.h"
 #include "turns.bpf.h"
-#include "clocks.bpf.h"
 #include "lifecycle.bpf.h"
 #include "requests.bpf.h"
+#include "clocks.bpf.h"
+#include "dispatch.bpf.h"
 
 void BPF_STRUCT_OPS(onbeat_exit, struct scx_exit_info *ei)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * A thread wakes, waits and is given a CPU. Part of main.bpf.c.
+ * A thread wakes and waits, or is left without a CPU that it may run on. Part of main.bpf.c.
  */
 #ifndef QUEUE_BPF_H
 #define QUEUE_BPF_H
@@ -137,17 +137,6 @@ void BPF_STRUCT_OPS(onbeat_dequeue, struct task_struct *p, u64 deq_flags)
 		UNLOCK(fx);
 		effects_apply(&fx);
 	}
-}
-
-/*
- * Linux 7.2 asks, when an idle CPU takes up a task in ops.dispatch, to skip the clock's update at
- * the *next* switch (local_dsq_post_enq calls wakeup_preempt), and what the task has used since the
- * last tick is then booked to nobody. A switch that changes nothing takes the request away. (After
- * a thread of another class it is needless, and seldom.)
- */
-static __always_inline void settle_clock(s32 cpu)
-{
-	scx_bpf_kick_cpu(cpu, 0);
 }
 
 /*
@@ -291,97 +280,6 @@ OB_FN void leavers_settle(u64 now)
 
 		shell->leavers = t->leaver;
 		leaver_settle(t, now);
-	}
-}
-
-/* The program of `t` has completed a job. */
-OB_FN void complete(ob_task_p t OB_ARG, u64 now)
-{
-	LOCKED(fx)
-	{
-		t->completes = 0;
-		ob_mark(&shell->ob, t, now);
-		UNLOCK(fx);
-		effects_apply(&fx);
-	}
-}
-
-/* What `cpu` is to run, where `pt`, or nobody, could go on: a thread of the core's, its `found`
- * then says how the kernel knows it. Global, for the verifier would follow each way through it into
- * all that comes after. */
-OB_FN u64 dispatch_pick(u32 cpu, ob_task_p pt OB_ARG, u64 now)
-{
-	ob_task_p t = NULL;
-
-	LOCKED(fx)
-	{
-		if (!use_timers && shell->leavers)
-			leavers_settle(now);
-		t = ob_next(&shell->ob, cpu, pt, now);
-		if (t) {
-			shell->found[cpu & 63].tid = t->payload;
-			shell->found[cpu & 63].slice = t->server ? SCX_SLICE_INF : BE_SLICE;
-		}
-		UNLOCK(fx);
-		effects_apply(&fx);
-	}
-	return (u64)t;
-}
-
-void BPF_STRUCT_OPS(onbeat_dispatch, s32 cpu, struct task_struct *prev)
-{
-	struct shell_found __arena *found = &shell->found[cpu & 63];
-	ob_task_p pt = NULL;
-	u64 now;
-	u32 try;
-
-	USE_ARENA();
-	if (prev && (prev->scx.flags & SCX_TASK_QUEUED) && !is_bound(prev))
-		pt = task_of(prev);
-	now = bpf_ktime_get_ns();
-	if (pt) {
-		if (!pt->server)
-			charge_share(prev, pt);
-		else if (pt->completes)
-			complete(pt, now);
-		/* It joins or leaves a reservation when it is enqueued. */
-		if (OB_READ(pt->want))
-			pt = NULL;
-	}
-	if (!use_timers && shell->gone)
-		cpus_gone(now);
-	if (ob_others_strands(&shell->ob))
-		rescue(now);
-	for (try = OB_ZERO; try < 8 && can_loop; try++) {
-		ob_task_p t = (ob_task_p)dispatch_pick(cpu, pt, now);
-		struct task_struct *p;
-		bool leaving;
-		u64 cpus;
-
-		if (!t)
-			return;
-		if (t == pt) {
-			scx_bpf_task_set_slice(prev, found->slice);
-			return;
-		}
-		bpf_rcu_read_lock();
-		p = scx_bpf_tid_to_task(found->tid);
-		cpus = p ? cpus_of(p) : 0;
-		leaving = p && scx_bpf_task_cpu(p) != cpu && is_leaving(cpu);
-		if ((cpus & OB_BIT(cpu)) && !leaving) {
-			scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, found->slice, 0);
-			bpf_rcu_read_unlock();
-			if (!prev && shell->ob.engaged)
-				settle_clock(cpu);
-			return;
-		}
-		bpf_rcu_read_unlock();
-		if (leaving)
-			cpu_gone(cpu, now);
-		/* Affinities change, with or without (migrate_disable) a word to us. Who has gone
-		 * altogether is not there any more. */
-		if (cpus)
-			put_back(t, cpus, now);
 	}
 }
 

@@ -1,242 +1,204 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * What the service asks for: a system-call program that makes, fills, moves, swaps, resizes and
- * gives back reservations, regroups CPUs, and makes the timers. One for all, as the kernel goes
- * through the core anew for each. Part of main.bpf.c.
+ * What the service asks for: reservations are made, moved, swapped, resized and given back, threads
+ * join them, CPUs are regrouped. Most of that is most of the core, through which the kernel goes
+ * anew for each program. So the service's own program only has it carried out where the core is
+ * reached anyway: by a timer, or by PREEMPT_RT's next pick, both of which are parts of `dispatch`.
+ * Part of main.bpf.c.
  */
 #ifndef REQUESTS_BPF_H
 #define REQUESTS_BPF_H
 
-static __noinline int reserve(struct shell_reserve *arg)
+static __always_inline int reserve(struct shell_reserve __arena *arg, u64 now)
 {
-	ob_server_p sv = NULL, up = NULL;
-	u64 now = bpf_ktime_get_ns();
-	s32 id = -ENOSPC, of = arg->up;
+	ob_server_p sv = shell->vacant, up = NULL, next;
+	s32 of = arg->up;
 
-	LOCKED(fx)
-	{
-		sv = shell->vacant;
-		if (of >= 0 && of < shell->nr_servers)
-			up = &shell->servers[of];
-		if (of >= 0 && (!up || up->used != 1 || !up->members)) {
-			id = -EINVAL;
-		} else if (sv) {
-			ob_server_p next = sv->next;
-
-			if (ob_server_make(&shell->ob, sv, &shell->terms, up, now)) {
-				shell->vacant = next;
-				id = sv->id;
-			} else {
-				sv->used = 0;
-				sv->next = next;
-			}
-		}
-		UNLOCK(fx);
-		effects_apply(&fx);
-	}
-	arg->id = id;
-	return 0;
-}
-
-static __noinline int assign(struct shell_assign *arg)
-{
-	struct task_struct *p = bpf_task_from_pid(arg->tid);
-	ob_task_p t;
-	s32 id = arg->id;
-	u64 now;
-
-	arg->result = -ESRCH;
-	if (!p)
+	arg->id = -EINVAL;
+	if (of >= 0 && of < shell->nr_servers)
+		up = &shell->servers[of];
+	if (of >= 0 && (!up || up->used != 1 || !up->members))
 		return 0;
-	t = task_stored(p);
-	if (t && !is_bound(p)) {
-		u32 busy = 0, there = 0;
-		u64 tid = p->scx.tid;
-
-		now = bpf_ktime_get_ns();
-		LOCKED(fx)
-		{
-			/* It may have ended meanwhile, and its place been given to another. */
-			there = t->payload == tid;
-			if (there) {
-				u64 want = OB_NEVER;
-
-				if (id >= 0 && id < shell->nr_servers &&
-				    !shell->servers[id].members)
-					want = ob_name(&shell->servers[id]);
-				busy = ob_ask(&shell->ob, reservations(), t, want, now);
-			}
-			UNLOCK(fx);
-			effects_apply(&fx);
-			if (there)
-				arg->result = busy;
-		}
+	arg->id = -ENOSPC;
+	if (!sv)
+		return 0;
+	next = sv->next;
+	if (ob_server_make(&shell->ob, sv, &shell->terms, up, now)) {
+		shell->vacant = next;
+		arg->id = sv->id;
+	} else {
+		sv->used = 0;
+		sv->next = next;
 	}
-	bpf_task_release(p);
 	return 0;
 }
 
-static __noinline int place(struct shell_place *arg)
+static __always_inline int assign(struct shell_assign __arena *arg, u64 now)
+{
+	ob_task_p t = arg->task;
+	s32 id = arg->id;
+	u64 want = OB_NEVER;
+
+	/* It may have ended meanwhile, and its place been given to another. */
+	if (t->payload != arg->payload)
+		return 0;
+	if (id >= 0 && id < shell->nr_servers && !shell->servers[id].members)
+		want = ob_name(&shell->servers[id]);
+	arg->result = ob_ask(&shell->ob, reservations(), t, want, now);
+	return 0;
+}
+
+static __always_inline int place(struct shell_place __arena *arg, u64 now)
 {
 	s32 id = arg->id;
 	ob_terms_p terms = &shell->terms;
-	u64 now = bpf_ktime_get_ns();
+	ob_server_p sv;
 
 	if (id < 0 || id >= shell->nr_servers)
 		return -EINVAL;
-	LOCKED(fx)
-	{
-		ob_server_p sv = &shell->servers[id];
-		/* Members are where their groups are. */
-		bool held = sv->used && !sv->domain->up;
-
-		if (held) {
-			ob_account_set(sv, terms->rate, now);
-			if (arg->swap)
-				ob_server_change(&shell->ob, sv, terms, now);
-			else
-				ob_server_take(&shell->ob, sv, terms, now);
-			ob_server_go_on(&shell->ob, sv, now);
-		}
-		UNLOCK(fx);
-		effects_apply(&fx);
-		return held ? 0 : -EINVAL;
-	}
-	return -EBUSY;
+	sv = &shell->servers[id];
+	/* Members are where their groups are. */
+	if (!sv->used || sv->domain->up)
+		return -EINVAL;
+	ob_account_set(sv, terms->rate, now);
+	if (arg->swap)
+		ob_server_change(&shell->ob, sv, terms, now);
+	else
+		ob_server_take(&shell->ob, sv, terms, now);
+	return 0;
 }
 
-static __noinline int resize(struct shell_resize *arg)
+static __always_inline int resize(struct shell_resize __arena *arg)
 {
 	s32 id = arg->id;
-	u64 budget = arg->budget;
+	ob_server_p sv;
 
 	if (id < 0 || id >= shell->nr_servers)
 		return -EINVAL;
-	LOCKED(fx)
-	{
-		ob_server_p sv = &shell->servers[id];
-		bool held = sv->used == 1;
-
-		if (held)
-			ob_server_resize(&shell->ob, sv, budget);
-		UNLOCK(fx);
-		effects_apply(&fx);
-		return held ? 0 : -EINVAL;
-	}
-	return -EBUSY;
+	sv = &shell->servers[id];
+	if (sv->used != 1)
+		return -EINVAL;
+	ob_server_resize(&shell->ob, sv, arg->budget);
+	return 0;
 }
 
-static __noinline int regroup(struct shell_regroup *arg)
+static __always_inline int reorder(struct shell_reorder __arena *arg)
 {
-	u64 now = bpf_ktime_get_ns(), cpus = arg->cpus;
-
-	LOCKED(fx)
-	{
-		ob_regroup(&shell->ob, cpus, now);
-		UNLOCK(fx);
-		effects_apply(&fx);
-		return 0;
-	}
-	return -EBUSY;
-}
-
-static __noinline int reorder(struct shell_reorder *arg)
-{
-	u32 from = arg->from, order = arg->order;
+	u32 from = arg->from;
 
 	if (from >= shell->nr_tasks)
 		return -EINVAL;
-	LOCKED(fx)
-	{
-		ob_reorder(&shell->ob, &shell->tasks[from],
-			   ob_min(SHELL_STEP, shell->nr_tasks - from), order);
-		UNLOCK(fx);
-		effects_apply(&fx);
-		return 0;
-	}
-	return -EBUSY;
+	ob_reorder(&shell->ob, &shell->tasks[from], ob_min(SHELL_STEP, shell->nr_tasks - from),
+		   arg->order);
+	return 0;
 }
 
-static __noinline int release(struct shell_release *arg)
+static __always_inline int release(struct shell_release __arena *arg, u64 now)
 {
-	ob_server_p sv;
 	s32 id = arg->id;
-	u64 now = bpf_ktime_get_ns();
+	ob_server_p sv;
 
 	arg->result = -EINVAL;
 	if (id < 0 || id >= shell->nr_servers)
 		return 0;
-	LOCKED(fx)
-	{
-		s32 result = -EBUSY;
-
-		sv = &shell->servers[id];
-		sv->used = 2;
-		if (OB_DRAWS(sv->draws))
-			ob_draw_unmake(&shell->ob, sv, now);
-		if (!sv->threads) {
-			/* Sleeping does not end the job of a program that marks its jobs. */
-			if (sv->state)
-				ob_server_end(&shell->ob, sv, now);
-			ob_account_part(sv, now);
-			ob_server_dismiss(&shell->ob, sv);
-			ob_group_drop(&shell->ob, sv);
-			sv->used = 0;
-			sv->next = shell->vacant;
-			shell->vacant = sv;
-			result = 0;
-		}
-		UNLOCK(fx);
-		effects_apply(&fx);
-		arg->result = result;
-	}
+	sv = &shell->servers[id];
+	arg->result = -EBUSY;
+	sv->used = 2;
+	if (sv->draws)
+		ob_draw_unmake(&shell->ob, sv, now);
+	if (sv->threads)
+		return 0;
+	/* Sleeping does not end the job of a program that marks its jobs. */
+	if (sv->state)
+		ob_server_end(&shell->ob, sv, now);
+	ob_account_part(sv, now);
+	ob_server_dismiss(&shell->ob, sv);
+	ob_group_drop(&shell->ob, sv);
+	sv->used = 0;
+	sv->next = shell->vacant;
+	shell->vacant = sv;
+	arg->result = 0;
 	return 0;
 }
 
-/* Makes the timers, before the scheduler is in force. From here, as what they do is most of the
- * core, and the kernel has gone through that for the others. */
-static __noinline int start(void)
+/* Under the lock: 0, or why it cannot be done at all. */
+static __noinline int request_do(struct shell_request __arena *r, u64 now)
 {
-	u32 i;
-
-	for (i = OB_ZERO; i < TIMER_SLOTS && can_loop; i++) {
-		u32 key = i;
-		struct timer_slot *ts = bpf_map_lookup_elem(&timers, &key);
-
-		if (!ts)
-			return -ENOENT;
-		if (i % OB_MAX_CPUS >= shell->ob.nr_cpus)
-			continue;
-		if (bpf_timer_init(&ts->timer, &timers, CLOCK_MONOTONIC) ||
-		    bpf_timer_set_callback(&ts->timer, timer_fired))
-			return -EINVAL;
-	}
-	return 0;
-}
-
-SEC("syscall")
-int request(struct shell_request *arg)
-{
-	USE_ARENA();
-	switch (arg->kind) {
+	switch (r->kind) {
 	case SHELL_RESERVE:
-		return reserve(&arg->reserve);
+		return reserve(&r->reserve, now);
 	case SHELL_ASSIGN:
-		return assign(&arg->assign);
+		return assign(&r->assign, now);
 	case SHELL_PLACE:
-		return place(&arg->place);
+		return place(&r->place, now);
 	case SHELL_RELEASE:
-		return release(&arg->release);
+		return release(&r->release, now);
 	case SHELL_REGROUP:
-		return regroup(&arg->regroup);
+		ob_regroup(&shell->ob, r->regroup.cpus, now);
+		return 0;
 	case SHELL_REORDER:
-		return reorder(&arg->reorder);
+		return reorder(&r->reorder);
 	case SHELL_RESIZE:
-		return resize(&arg->resize);
-	case SHELL_START:
-		return use_timers ? start() : 0;
+		return resize(&r->resize);
 	}
 	return -EINVAL;
+}
+
+/* Carries the service's request out, if there is one and nobody else does. */
+OB_FN void request_settle(u64 now)
+{
+	struct shell_request __arena *r = &shell->request;
+	s32 result = -EBUSY;
+
+	if (__sync_val_compare_and_swap(&shell->asked, SHELL_ASKED, SHELL_TAKEN) != SHELL_ASKED)
+		return;
+	LOCKED(fx)
+	{
+		result = request_do(r, now);
+		/* From here, as there is little stack left beneath it. */
+		if (r->kind == SHELL_PLACE && !result)
+			ob_server_go_on(&shell->ob, &shell->servers[r->place.id], now);
+		UNLOCK(fx);
+		effects_apply(&fx);
+	}
+	r->result = result;
+	OB_PUBLISH(shell->asked, SHELL_ANSWERED);
+}
+
+/* Looks up the thread that is to join a reservation. Whether it can. */
+static __always_inline bool assign_find(struct shell_assign __arena *arg)
+{
+	struct task_struct *p = bpf_task_from_pid(arg->tid);
+	ob_task_p t;
+
+	arg->result = -ESRCH;
+	if (!p)
+		return false;
+	t = is_bound(p) ? NULL : task_stored(p);
+	arg->task = t;
+	arg->payload = p->scx.tid;
+	bpf_task_release(p);
+	return !!t;
+}
+
+/* The service's: sees to it that shell->request is carried out soon. */
+SEC("syscall")
+int ask(void *ctx)
+{
+	struct shell_request __arena *r = &shell->request;
+
+	USE_ARENA();
+	if (shell->asked == SHELL_NEW) {
+		if (r->kind == SHELL_ASSIGN && !assign_find(&r->assign)) {
+			OB_PUBLISH(shell->asked, SHELL_ANSWERED);
+			return 0;
+		}
+		/* Who sets the timer meanwhile sees it, or this does. */
+		OB_SWAP(shell->asked, SHELL_ASKED);
+	}
+	if (use_timers)
+		alarm_set(bpf_ktime_get_ns());
+	return 0;
 }
 
 #endif

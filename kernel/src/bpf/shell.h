@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * What the shell keeps in the arena beside the core's model, and the arguments of its system-call
- * program. Shared with the loader, which lays the arena out before the scheduler is attached.
+ * What the shell keeps in the arena beside the core's model, and what the service may ask for.
+ * Shared with the loader, which lays the arena out before the scheduler is attached.
  */
 #ifndef SHELL_H
 #define SHELL_H
@@ -15,35 +15,6 @@ struct shell_found {
 	u64 slice;
 };
 
-/* All of it lies at the start of the arena; pools follow, their addresses are here. */
-struct shell {
-	struct ob ob;
-	u32 lock; /* 1: held */
-	u32 pad;
-	u64 bound;                          /* CPUs that run a kernel thread bound to them */
-	u64 gone;                           /* CPUs that have, of which the core is to learn */
-	struct ob_task OB_ARENA *tasks;     /* pool */
-	struct ob_task OB_ARENA *free;      /* free ones, linked by `next` */
-	struct ob_task OB_ARENA *leavers;   /* that have left this class, linked by `leaver` */
-	struct ob_server OB_ARENA *servers; /* pool; index is the id */
-	struct ob_server OB_ARENA *vacant;  /* free ones, linked by `next` */
-	u64 nr_tasks;
-	u64 nr_servers;
-	u64 armed[2 * OB_MAX_CPUS]; /* when each timer fires, or before (timer_set) */
-	u64 alarm;                  /* when somebody calls ob_alarm, or before (alarm_set) */
-	struct shell_found found[OB_MAX_CPUS];
-	struct ob_terms terms; /* the loader's, for the next `reserve` or `place` */
-	/* Counters. */
-	u64 pool_empty; /* threads that found no slot and run without the core */
-	u64 lock_failed;
-	u64 kicks;
-	u64 timer_short;  /* the last start of one failed */
-	u64 timer_failed; /* a timer could not be set at once */
-	u64 ticks;
-	u64 ticks_ns; /* they took; counted while measuring */
-	u64 late_max; /* ns, worst delay of a timer */
-};
-
 /* A reservation is to be made, of `terms`, as a member of group `up`; -1: of none. */
 struct shell_reserve {
 	s32 id; /* out: reservation, or negative errno */
@@ -52,6 +23,8 @@ struct shell_reserve {
 
 /* Thread `tid` is to join reservation `id`, -1: none. */
 struct shell_assign {
+	struct ob_task OB_ARENA *task; /* the thread to the core, and ... */
+	u64 payload;                   /* ... to the kernel: `ask` looks them up */
 	s32 tid;
 	s32 id;
 	s32 result; /* out: 0 done, 1 at the next switch (the thread runs now), or negative errno */
@@ -97,13 +70,27 @@ enum shell_kind {
 	SHELL_ASSIGN = 1,
 	SHELL_PLACE = 2,
 	SHELL_RELEASE = 3,
-	SHELL_START = 4, /* the timers are to be made; once, before the scheduler is in force */
-	SHELL_REGROUP = 5,
-	SHELL_REORDER = 6,
-	SHELL_RESIZE = 7,
+	SHELL_REGROUP = 4,
+	SHELL_REORDER = 5,
+	SHELL_RESIZE = 6,
 };
 
-/* What the `request` program is asked for; the part that `kind` names counts. */
+/* How far a request has come. */
+enum shell_asked {
+	SHELL_ANSWERED = 0, /* or there is none */
+	SHELL_NEW = 1,      /* `ask` is to look at it */
+	SHELL_ASKED = 2,    /* a timer, or PREEMPT_RT's next pick, is to carry it out */
+	SHELL_TAKEN = 3,    /* it does */
+};
+
+/* Whether the timers can be used. */
+enum shell_timers {
+	SHELL_TIMERS_NONE = 0,
+	SHELL_TIMERS_BEGUN = 1,
+	SHELL_TIMERS_MADE = 2,
+};
+
+/* What is asked for; the part that `kind` names counts. */
 struct shell_request {
 	struct shell_reserve reserve;
 	struct shell_place place;
@@ -113,6 +100,39 @@ struct shell_request {
 	struct shell_reorder reorder;
 	struct shell_resize resize;
 	u32 kind;
+	s32 result; /* out: 0, or negative errno: it could not be done at all */
+};
+
+/* All of it lies at the start of the arena; pools follow, their addresses are here. */
+struct shell {
+	struct ob ob;
+	u32 lock; /* 1: held */
+	u32 pad;
+	u64 bound;                          /* CPUs that run a kernel thread bound to them */
+	u64 gone;                           /* CPUs that have, of which the core is to learn */
+	struct ob_task OB_ARENA *tasks;     /* pool */
+	struct ob_task OB_ARENA *free;      /* free ones, linked by `next` */
+	struct ob_task OB_ARENA *leavers;   /* that have left this class, linked by `leaver` */
+	struct ob_server OB_ARENA *servers; /* pool; index is the id */
+	struct ob_server OB_ARENA *vacant;  /* free ones, linked by `next` */
+	u64 nr_tasks;
+	u64 nr_servers;
+	u64 armed[2 * OB_MAX_CPUS]; /* when each timer fires, or before (timer_set) */
+	u64 alarm;                  /* when somebody calls ob_alarm, or before (alarm_set) */
+	struct shell_found found[OB_MAX_CPUS];
+	struct ob_terms terms; /* the loader's, for the next `reserve` or `place` */
+	struct shell_request request;
+	u32 asked;  /* enum shell_asked: how far that has come */
+	u32 timers; /* enum shell_timers */
+	/* Counters. */
+	u64 pool_empty; /* threads that found no slot and run without the core */
+	u64 lock_failed;
+	u64 kicks;
+	u64 timer_short;  /* the last start of one failed */
+	u64 timer_failed; /* a timer could not be set at once */
+	u64 ticks;
+	u64 ticks_ns; /* they took; counted while measuring */
+	u64 late_max; /* ns, worst delay of a timer */
 };
 
 #endif

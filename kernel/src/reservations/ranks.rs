@@ -129,12 +129,6 @@ impl<E: Engine, S: System> Book<E, S> {
                 ),
             );
         }
-        if !self.rights.draws {
-            return problem(
-                "the scheduler was loaded without servers of best effort in groups",
-                "start scx_onbeat with --best-effort-groups",
-            );
-        }
         let inner =
             g.order.as_deref().and_then(|name| Key::ALL.iter().find(|key| key.name() == name));
         let outer = std::iter::successors(within, |id| self.held.get(id)?.within);

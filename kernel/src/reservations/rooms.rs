@@ -27,8 +27,6 @@ pub struct Rights {
     pub no_isolation: bool,
     /// Order of best effort at the beginning.
     pub others: Others,
-    /// Whether the scheduler was loaded such that servers can serve best effort.
-    pub draws: bool,
 }
 
 impl Room {

@@ -43,14 +43,53 @@ pub fn detailed(run: &Run) -> (Metrics, Vec<TaskMetrics>) {
         sorted = copy;
         &sorted
     };
-    // One pass for both: the events of a long run do not fit into a cache.
-    let mut jobs = jobs::Collector::new(run.tasks.len());
-    let mut usage = usage::Collector::new(events, run.tasks.len());
-    for e in events {
-        jobs.take(e);
-        usage.take(e);
+    let mut collector = Collector::of(events, run.tasks.len());
+    events.iter().for_each(|e| collector.take(e));
+    collector.finish(run)
+}
+
+/// Figures, event by event, of a run whose events nobody wants to keep. They may only be of the kinds that the
+/// simulator's detail of jobs has, as they come there: an event may tell of an earlier time than those before it.
+pub struct Collector<'e> {
+    events: &'e [Event],
+    jobs: jobs::Collector,
+    usage: usage::Collector<'e>,
+}
+
+impl Collector<'static> {
+    /// For `tasks` tasks.
+    pub fn new(tasks: usize) -> Self {
+        Self::of(&[], tasks)
     }
-    let ((jobs, anomalies), mut usage) = (jobs.finish(), usage.finish(run.horizon_ns));
+}
+
+impl<'e> Collector<'e> {
+    /// The same, of these events, in ascending order of time.
+    fn of(events: &'e [Event], tasks: usize) -> Self {
+        let (jobs, usage) = (jobs::Collector::new(tasks), usage::Collector::new(events, tasks));
+        Self { events, jobs, usage }
+    }
+
+    /// Takes the next event.
+    pub fn take(&mut self, e: &Event) {
+        // One pass for both: the events of a long run do not fit into a cache.
+        self.jobs.take(e);
+        self.usage.take(e);
+    }
+
+    /// The figures of the run and of each of its tasks; it need not have its events.
+    pub fn finish(self, run: &Run) -> (Metrics, Vec<TaskMetrics>) {
+        let usage = self.usage.finish(run.horizon_ns);
+        figures(run, self.events, self.jobs.finish(), usage)
+    }
+}
+
+fn figures(
+    run: &Run,
+    events: &[Event],
+    (jobs, anomalies): (Vec<jobs::Jobs>, u64),
+    mut usage: usage::Usage,
+) -> (Metrics, Vec<TaskMetrics>) {
     let seconds = run.horizon_ns as f64 / SEC as f64;
     let mut total = Metrics { seconds, anomalies, lost_events: usage.lost, ..Metrics::default() };
     let mut all = Sample::default();

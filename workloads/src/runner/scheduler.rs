@@ -101,7 +101,6 @@ impl Scheduler {
                     ["--set".to_string(), words]
                 }))
                 .args(["--best-effort-servers", &set.servers().to_string()])
-                .args(set.servers_of_group().map(|_| "--best-effort-groups"))
                 .arg("--socket")
                 .arg(folder.path().join("socket"))
                 .arg("--events")

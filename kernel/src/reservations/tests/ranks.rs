@@ -58,19 +58,18 @@ fn with_servers(name: &str, budget: u64, servers: Servers) -> Request {
     Request::Group(protocol::Group { servers: Some(servers), ..a_group(name, budget, 10) })
 }
 
-/// Two CPUs under a policy of which the scheduler was loaded with servers of best effort, or without.
-fn drawing(draws: bool) -> (Book<Fake, Fake>, Fake) {
+/// Two CPUs under a policy that does not rank.
+fn drawing() -> (Book<Fake, Fake>, Fake) {
     let fake = Fake::new(2);
     let settings = Settings::whole(Order::GLOBAL_EDF, Server::hard(), 2, 1);
-    let rights = Rights { draws, ..Rights::default() };
-    (Book::of(fake.clone(), fake.clone(), vec![settings], rights), fake)
+    (Book::new(fake.clone(), fake.clone(), settings), fake)
 }
 
 const TWO: Servers = Servers { count: 2, budget: MS, period: 10 * MS };
 
 #[test]
 fn a_group_has_the_servers_of_best_effort_that_root_asks_for_and_both_go_together() {
-    let (mut book, fake) = drawing(true);
+    let (mut book, fake) = drawing();
     let id = granted(book.answer(ROOT, with_servers("g", 4, TWO)));
     let servers = |fake: &Fake| {
         let world = fake.0.borrow();
@@ -92,12 +91,9 @@ fn servers_of_best_effort_that_cannot_be_are_refused_with_what_to_do_and_nothing
     let said = |book: &mut Book<Fake, Fake>, peer, servers| {
         failed(book.answer(peer, with_servers("g", 4, servers)))
     };
-    let (mut book, _) = drawing(false);
-    let why = said(&mut book, ROOT, TWO);
-    assert!(why.contains("loaded without") && why.contains("--best-effort-groups"), "{why}");
     let (mut book, _) = preset();
     assert!(said(&mut book, ROOT, TWO).contains("--best-effort-servers 0:5ms:50ms"));
-    let (mut book, fake) = drawing(true);
+    let (mut book, fake) = drawing();
     let peer = Peer { uid: 1000, connection: 7 };
     assert!(said(&mut book, peer, TWO).contains("root's to make"));
     assert!(said(&mut book, ROOT, Servers { count: 0, ..TWO }).contains("1 or more"));
