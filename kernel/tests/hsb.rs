@@ -30,9 +30,13 @@ fn share(name: &str) -> u64 {
 
 #[test]
 fn hard_and_soft_ones_that_never_sleep_get_their_budgets_and_no_more() {
-    for (name, least) in [("hard-0", 396), ("hard-1", 396), ("soft-0", 393), ("soft-1", 393)] {
+    // Soft ones may be late: up to one budget, 8 of 1000 ms, is had before or after the time watched.
+    let (hard, soft) = (396..=404, 392..=408);
+    for (name, within) in
+        [("hard-0", &hard), ("hard-1", &hard), ("soft-0", &soft), ("soft-1", &soft)]
+    {
         let had = share(name);
-        assert!((least..=404).contains(&had), "{name}: {had}");
+        assert!(within.contains(&had), "{name}: {had}");
     }
 }
 
