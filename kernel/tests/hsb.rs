@@ -68,6 +68,15 @@ fn what_does_not_fit_its_class_is_refused_in_words() {
 }
 
 #[test]
+fn threads_of_one_process_have_a_hard_and_a_soft_reservation() {
+    for name in ["pair-hard", "pair-soft"] {
+        assert!((393..=404).contains(&share(name)), "{name}: {}", share(name));
+    }
+    assert_eq!(facts()["pair-threads"], "1 1");
+    assert!(facts()["pair-whole"].contains("already has reservation"), "{}", facts()["pair-whole"]);
+}
+
+#[test]
 fn the_scheduler_outlives_a_cpu_that_goes_and_comes_and_best_effort_bound_to_a_full_one() {
     assert_eq!(facts()["alive"], "enabled");
     assert!(share("bound") > 0, "{}", share("bound"));
@@ -91,6 +100,41 @@ fn reservations() -> Vec<Reservation> {
     let answer = Service::connect().unwrap().ask(&Request::Status).unwrap();
     let Response::Status { reservations, .. } = answer else { panic!("{answer:?}") };
     reservations
+}
+
+/// Two threads of one process, which never sleep: one hard, one soft.
+fn pair() {
+    let child = start(&mut part("two_hogs"));
+    let tasks = format!("/proc/{}/task", child.id());
+    let tids = || -> Vec<u32> {
+        let entries = std::fs::read_dir(&tasks).unwrap();
+        let all = entries.map(|e| e.unwrap().file_name().to_str().unwrap().parse().unwrap());
+        all.collect()
+    };
+    // The test's own main thread waits, and one of the two hogs runs the test.
+    assert!(soon(|| tids().len() == 3));
+    let mut tids = tids();
+    tids.sort_unstable();
+    let params = [
+        Params::new(4 * MS, 10 * MS).of_class(Rank::Hard).for_thread(tids[1]),
+        Params::new(8 * MS, 20 * MS).of_class(Rank::Soft).for_thread(tids[2]),
+    ];
+    let mut service = Service::connect().unwrap();
+    for params in &params {
+        service.reserve(child.id(), "x", params).unwrap();
+    }
+    let whole = service.reserve(child.id(), "x", &Params::new(MS, 10 * MS));
+    fact("pair-whole", whole.unwrap_err());
+    let before = reservations();
+    std::thread::sleep(WATCHED);
+    let after = reservations();
+    for (tid, name) in tids[1..].iter().zip(["pair-hard", "pair-soft"]) {
+        let had = |all: &[Reservation]| all.iter().find(|r| r.thread == *tid).unwrap().consumed_ns;
+        fact(name, (had(&after) - had(&before)) * 1000 / WATCHED.as_nanos() as u64);
+    }
+    let threads: Vec<String> = after.iter().map(|r| r.threads.to_string()).collect();
+    fact("pair-threads", threads.join(" "));
+    end([child]);
 }
 
 /// CPU time of each reservation, then of best effort's hogs, ns.
@@ -130,6 +174,13 @@ fn hog() {
 
 #[test]
 #[ignore = "the guest's side"]
+fn two_hogs() {
+    std::thread::spawn(|| burn());
+    burn();
+}
+
+#[test]
+#[ignore = "the guest's side"]
 fn in_the_guest() {
     let service = scheduler(&["--policy", "edf-hsb-ns"]);
     let others = [(); 4].map(|()| child(|| burn()));
@@ -142,6 +193,7 @@ fn in_the_guest() {
     let (another, answer) = reserve(&Params::new(14 * MS, 20 * MS).of_class(Rank::Soft));
     fact("too-heavy", answer);
     end(children.into_iter().chain([child_too, another]));
+    pair();
 
     let mut children = vec![held(4 * MS, 10 * MS, Rank::Hard), held(4 * MS, 10 * MS, Rank::Hard)];
     children.extend([held(9_800 * US, 20 * MS, Rank::Soft), held(9_800 * US, 20 * MS, Rank::Soft)]);

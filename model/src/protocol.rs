@@ -64,6 +64,9 @@ pub enum Request {
 pub struct Reserve {
     /// Process whose threads and children are served; must belong to the asker.
     pub pid: u32,
+    /// Only this thread of it, and what that creates from then on; all if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub thread: Option<u32>,
     /// For people; 1 to 64 printable characters.
     pub name: String,
     /// CPU time per period, ns.
@@ -175,6 +178,7 @@ impl Group {
     pub fn as_reserve(&self, pid: u32) -> Reserve {
         Reserve {
             pid,
+            thread: None,
             name: self.name.clone(),
             budget_ns: self.budget_ns,
             period_ns: self.period_ns,
@@ -221,6 +225,9 @@ impl Reserve {
         let show = format_duration;
         if self.pid == 0 || self.pid > i32::MAX as u32 {
             return Err(format!("{} is no process; give a pid", self.pid));
+        }
+        if let Some(thread) = self.thread.filter(|t| *t == 0 || *t > i32::MAX as u32) {
+            return Err(format!("{thread} is no thread; give a tid (gettid)"));
         }
         check_name(&self.name)?;
         for (word, value, min) in [
@@ -379,6 +386,9 @@ pub struct Reservation {
     pub name: String,
     /// Process it was made for; 0: it is a group, which serves reservations.
     pub pid: u32,
+    /// Thread of the process that it was made for; 0: all.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub thread: u32,
     /// Name of the group that serves it; empty: none does.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub group: String,
@@ -419,6 +429,10 @@ pub struct Reservation {
     pub threads: u32,
     /// Time since it was granted.
     pub age_ns: u64,
+}
+
+fn is_zero(number: &u32) -> bool {
+    *number == 0
 }
 
 /// How the paragraph of a [`Refusal`] begins: who sees only the output of a program knows it by that.
@@ -568,6 +582,7 @@ mod tests {
     fn reserve() -> Reserve {
         Reserve {
             pid: 42,
+            thread: None,
             name: "mpv".into(),
             budget_ns: 25_000_000,
             period_ns: 41_700_000,
@@ -621,7 +636,7 @@ mod tests {
     #[test]
     fn impossible_reservations_are_named() {
         type Change = fn(&mut Reserve);
-        let cases: [(Change, &str); 10] = [
+        let cases: [(Change, &str); 11] = [
             (|r| r.period_ns = 0, "the period"),
             (|r| r.period_ns = u64::MAX, "not between"),
             (|r| r.budget_ns = 0, "the budget"),
@@ -629,6 +644,7 @@ mod tests {
             (|r| r.deadline_ns = Some(20_000_000), "above the deadline"),
             (|r| r.deadline_ns = Some(r.period_ns + 1), "longer than the period"),
             (|r| r.pid = 0, "no process"),
+            (|r| r.thread = Some(0), "no thread"),
             (|r| r.name = "a\nb".into(), "no name"),
             (|r| r.cpus = Some(vec![]), "name at least one"),
             (|r| r.cpus = Some(vec![0; 65]), "at most 64"),

@@ -32,6 +32,7 @@ fn any_request() -> impl Strategy<Value = Request> {
             let (marks, value, purse) = (false, None, None);
             Reserve {
                 pid,
+                thread: None,
                 name,
                 budget_ns,
                 period_ns,
