@@ -30,7 +30,7 @@ struct Args {
     #[arg(long, value_enum, conflicts_with_all = ["marks", "verify", "record", "board"])]
     display: Option<Display>,
     /// How many frames may wait between decoding and display (`onbeat provision` says how many it takes)
-    #[arg(long, requires = "display", default_value_t = 8)]
+    #[arg(long, requires = "display", default_value_t = 8, allow_hyphen_values = true)]
     queue: u64,
     /// What the decode task reserves in every period [default: half of it]
     #[arg(long, requires = "display", value_parser = parse_duration)]
