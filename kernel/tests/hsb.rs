@@ -22,6 +22,8 @@ const US: u64 = 1_000;
 const MS: u64 = 1_000 * US;
 /// How long all are watched.
 const WATCHED: Duration = Duration::from_secs(1);
+/// Two threads of one process.
+const HOGS: [&str; 2] = ["pair-hard", "pair-soft"];
 
 fn facts() -> &'static Facts {
     static FACTS: OnceLock<Result<Facts, String>> = OnceLock::new();
@@ -69,7 +71,7 @@ fn what_does_not_fit_its_class_is_refused_in_words() {
 
 #[test]
 fn threads_of_one_process_have_a_hard_and_a_soft_reservation() {
-    for name in ["pair-hard", "pair-soft"] {
+    for name in HOGS {
         assert!((393..=404).contains(&share(name)), "{name}: {}", share(name));
     }
     assert_eq!(facts()["pair-threads"], "1 1");
@@ -102,22 +104,26 @@ fn reservations() -> Vec<Reservation> {
     reservations
 }
 
+/// The thread of process `pid` that has this name.
+fn thread_named(pid: u32, name: &str) -> Option<u32> {
+    let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).ok()?;
+    let named = |task: &std::fs::DirEntry| {
+        std::fs::read_to_string(task.path().join("comm")).is_ok_and(|comm| comm.trim() == name)
+    };
+    tasks.flatten().find(named)?.file_name().to_str()?.parse().ok()
+}
+
 /// Two threads of one process, which never sleep: one hard, one soft.
 fn pair() {
     let child = start(&mut part("two_hogs"));
-    let tasks = format!("/proc/{}/task", child.id());
-    let tids = || -> Vec<u32> {
-        let entries = std::fs::read_dir(&tasks).unwrap();
-        let all = entries.map(|e| e.unwrap().file_name().to_str().unwrap().parse().unwrap());
-        all.collect()
-    };
-    // The test's own main thread waits, and one of the two hogs runs the test.
-    assert!(soon(|| tids().len() == 3));
-    let mut tids = tids();
-    tids.sort_unstable();
+    let mut tids = Vec::new();
+    assert!(soon(|| {
+        tids = HOGS.iter().filter_map(|name| thread_named(child.id(), name)).collect();
+        tids.len() == HOGS.len()
+    }));
     let params = [
-        Params::new(4 * MS, 10 * MS).of_class(Rank::Hard).for_thread(tids[1]),
-        Params::new(8 * MS, 20 * MS).of_class(Rank::Soft).for_thread(tids[2]),
+        Params::new(4 * MS, 10 * MS).of_class(Rank::Hard).for_thread(tids[0]),
+        Params::new(8 * MS, 20 * MS).of_class(Rank::Soft).for_thread(tids[1]),
     ];
     let mut service = Service::connect().unwrap();
     for params in &params {
@@ -128,7 +134,7 @@ fn pair() {
     let before = reservations();
     std::thread::sleep(WATCHED);
     let after = reservations();
-    for (tid, name) in tids[1..].iter().zip(["pair-hard", "pair-soft"]) {
+    for (tid, name) in tids.iter().zip(HOGS) {
         let had = |all: &[Reservation]| all.iter().find(|r| r.thread == *tid).unwrap().consumed_ns;
         fact(name, (had(&after) - had(&before)) * 1000 / WATCHED.as_nanos() as u64);
     }
@@ -175,8 +181,8 @@ fn hog() {
 #[test]
 #[ignore = "the guest's side"]
 fn two_hogs() {
-    std::thread::spawn(|| burn());
-    burn();
+    let hog = |name: &str| std::thread::Builder::new().name(name.into()).spawn(|| burn()).unwrap();
+    let _ = HOGS.map(hog).map(std::thread::JoinHandle::join);
 }
 
 #[test]

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! `onbeat-play`: plays an H.264 movie, on a screen or without one.
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Result, ensure};
 use clap::Parser;
 use onbeat_model::units::parse_duration;
 use onbeat_workloads::board::Plan;
@@ -155,7 +155,7 @@ fn watch(args: &Args, display: Display) -> Result<()> {
     // An impossible queue is told of before a window opens.
     wish.check(movie.size())?;
     let screen = Screen::open(display, movie.size(), &title)?;
-    let played = play(movie, screen, &wish).context("cannot play on")?;
+    let played = play(movie, screen, &wish)?;
     if args.json {
         println!("{}", played.json());
     } else {

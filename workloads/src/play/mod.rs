@@ -162,7 +162,7 @@ pub fn play(mut movie: Movie, screen: Screen, wish: &Wish) -> Result<Played> {
             eprintln!("onbeat-play: what the reservations got is not known: {error:#}");
             Vec::new()
         });
-        let tally = tally?;
+        let tally = tally.context("cannot play on")?;
         ensure!(tally.due() > 0, "no picture of the movie can be decoded");
         damage.missing = missing;
         Ok(Played { tally, damage, reservations })

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Reservations of the two tasks, if there is a service.
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, anyhow, bail};
 use onbeat_client::{Error, Params, Service};
 use onbeat_model::policy::Policy;
 use onbeat_model::protocol::{Request, Reservation, Response};
@@ -65,7 +65,8 @@ pub fn reserve(
             params = params.of_class(class);
         }
         let granted = reserved.service.reserve(me, name, &params);
-        let grant = granted.with_context(|| format!("no reservation for {name}; {WITHOUT}"))?;
+        let refused = |error| anyhow!("no reservation for the {name} task: {error}\n{WITHOUT}");
+        let grant = granted.map_err(refused)?;
         reserved.ids.push(grant.id);
         let class = if ranks { format!(", {class}") } else { String::new() };
         let share = 100.0 * budget as f64 / period as f64;
