@@ -70,7 +70,7 @@ impl<T> Reader<T> {
 }
 
 /// How many frames a queue of `length` needs: `length` may wait besides the one that is due next, and one is being
-/// decoded. A decode job that is late by `length` periods is then still in time for the display, as its job began
+/// shown. A decode job that is late by `length` periods is then still in time for the display, as its job began
 /// `length` + 1 periods before its frame is due.
 ///
 /// # Errors
