@@ -85,7 +85,7 @@ proptest! {
     /// Tardiness is measured from the end of the job's period, as in `onbeat provision`.
     #[test]
     fn a_queue_as_long_as_decode_jobs_are_late_has_every_frame_in_time(
-        tardiness in proptest::collection::vec(0u64..=3 * PERIOD, 1..60),
+        tardiness in proptest::collection::vec(prop_oneof![Just(0), 0..=3 * PERIOD], 1..60),
     ) {
         let length = 3;
         let (mut writer, mut reader) = queue(vec![(); frames(length, 1, 1000).unwrap()]);
