@@ -35,7 +35,7 @@ packages="build-essential pkg-config clang-19 clang-format-19 libclang-19-dev ll
     libelf-dev zlib1g-dev libseccomp-dev protobuf-compiler
     libavcodec-dev libavformat-dev libavutil-dev libswscale-dev
     python3-pip xz-utils zstd busybox-static debian-archive-keyring
-    linux-perf rt-tests stress-ng ffmpeg"
+    linux-perf rt-tests stress-ng ffmpeg xvfb"
 
 if [ "$(id -u)" -eq 0 ]; then
     as_root=

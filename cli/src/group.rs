@@ -34,7 +34,7 @@ pub struct Options {
 #[derive(Debug, Subcommand)]
 enum Verb {
     /// Make a group; it stays until it is removed
-    Add(Add),
+    Add(Box<Add>),
     /// Remove a group that has no members any more
     Remove {
         /// Its name

@@ -86,7 +86,7 @@ impl Engine for Notes {
 struct Crowd;
 
 impl System for Crowd {
-    fn watch(&self, pid: u32) -> io::Result<Watch> {
+    fn watch(&self, pid: u32, _: Option<u32>) -> io::Result<Watch> {
         Ok(Watch { pid, fd: None })
     }
 
@@ -120,6 +120,7 @@ fn granted(set: &TaskSet, policy: &CorePolicy) -> Vec<Option<Reservation>> {
     let ask = |(copy, pid): (onbeat_model::taskset::TaskCopy<'_>, u32)| {
         let reserve = Reserve {
             pid,
+            thread: None,
             name: copy.name(),
             budget_ns: copy.spec.budget.unwrap(),
             period_ns: copy.spec.period,

@@ -73,6 +73,7 @@ pub enum Error {
 pub struct Params {
     budget: u64,
     period: u64,
+    thread: Option<u32>,
     deadline: Option<u64>,
     cpus: Option<Vec<u32>>,
     marks: bool,
@@ -86,9 +87,16 @@ pub struct Params {
 impl Params {
     /// `budget` ns of CPU time in every `period` ns.
     pub fn new(budget: u64, period: u64) -> Self {
-        let (deadline, cpus, value, class) = (None, None, None, None);
-        let (group, purse, set) = (None, None, None);
-        Self { budget, period, deadline, cpus, marks: false, value, class, group, purse, set }
+        let (thread, deadline, cpus, value, class) = (None, None, None, None, None);
+        let (group, purse, set, marks) = (None, None, None, false);
+        Self { budget, period, thread, deadline, cpus, marks, value, class, group, purse, set }
+    }
+
+    /// Only for thread `tid` of the process (gettid), and what that creates from then on: so the threads of one program
+    /// can have budgets of their own.
+    pub fn for_thread(mut self, tid: u32) -> Self {
+        self.thread = Some(tid);
+        self
     }
 
     /// With a relative deadline (ns) other than the period.
@@ -151,6 +159,7 @@ impl Params {
     fn request(&self, pid: u32, name: &str) -> Reserve {
         Reserve {
             pid,
+            thread: self.thread,
             name: name.into(),
             budget_ns: self.budget,
             period_ns: self.period,

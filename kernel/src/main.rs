@@ -162,7 +162,7 @@ fn run(options: &Options) -> Result<ExitCode> {
         bail!("{obstacle}");
     }
     let companion = match options.with {
-        Some(pid) => Some(Proc.watch(pid).with_context(|| format!("--with {pid}"))?),
+        Some(pid) => Some(Proc.watch(pid, None).with_context(|| format!("--with {pid}"))?),
         None => None,
     };
     sets[0].check_servers().map_err(anyhow::Error::msg)?;

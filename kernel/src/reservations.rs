@@ -264,7 +264,7 @@ impl<E: Engine, S: System> Book<E, S> {
     fn reserve(&mut self, peer: Peer, r: &Reserve) -> Result<Response, Problem> {
         r.check().or_else(|e| problem(e, "ask again with other values"))?;
         let within = self.group_named(peer, r.group.as_deref())?;
-        let (watch, affinity) = self.examine(peer, r.pid)?;
+        let (watch, affinity) = self.examine(peer, r)?;
         let room = self.room_for(r, affinity, within)?;
         self.check_length(peer, r, room, self.rooms[room].settings.server)?;
         self.check_class(r, room)?;
@@ -274,9 +274,16 @@ impl<E: Engine, S: System> Book<E, S> {
             let gone = h.watch.as_ref().is_none_or(|watch| self.system.gone(watch));
             h.state == State::Live && h.record.pid == r.pid && !gone
         };
-        if let Some(h) = self.held.values().find(lives) {
+        // Threads may have one each, but not beside one of the whole process, which is theirs, too.
+        let thread = r.thread.unwrap_or(0);
+        let same = |h: &&Held| thread == 0 || [0, thread].contains(&h.record.thread);
+        if let Some(h) = self.held.values().filter(lives).find(same) {
+            let whose = match h.record.thread {
+                0 => format!("process {}", r.pid),
+                tid => format!("thread {tid} of process {}", r.pid),
+            };
             return problem(
-                format!("process {} already has reservation {}", r.pid, h.record.id),
+                format!("{whose} already has reservation {}", h.record.id),
                 "release that one first",
             );
         }
@@ -359,10 +366,17 @@ impl<E: Engine, S: System> Book<E, S> {
         Response::Refused(refusal)
     }
 
-    /// Whether this user may reserve for this process; returns a watch on it and where it may run.
-    fn examine(&self, peer: Peer, pid: u32) -> Result<(Watch, u64), Problem> {
-        let none = || Problem(format!("there is no process {pid}"), "give a pid that lives".into());
-        let watch = self.system.watch(pid).map_err(|e| match e.raw_os_error() {
+    /// Whether this user may reserve for this process or thread; returns a watch on it and where it may run.
+    fn examine(&self, peer: Peer, r: &Reserve) -> Result<(Watch, u64), Problem> {
+        let pid = r.pid;
+        let none = || match r.thread {
+            None => Problem(format!("there is no process {pid}"), "give a pid that lives".into()),
+            Some(tid) => Problem(
+                format!("process {pid} has no thread {tid}"),
+                "give a tid that lives, and the pid of its process".into(),
+            ),
+        };
+        let watch = self.system.watch(pid, r.thread).map_err(|e| match e.raw_os_error() {
             Some(libc::EMFILE | libc::ENFILE) => Problem(
                 format!("process {pid} cannot be watched: {e}"),
                 "give reservations back, or raise the limit of open files".into(),
@@ -389,7 +403,13 @@ impl<E: Engine, S: System> Book<E, S> {
         let held = &self.held[&id];
         let watch = held.watch.as_ref().expect("a process's reservation has a watch");
         let pid = watch.pid;
-        let ended = || Problem(format!("process {pid} has ended"), "give a pid that lives".into());
+        let ended = || match held.record.thread {
+            0 => Problem(format!("process {pid} has ended"), "give a pid that lives".into()),
+            tid => Problem(
+                format!("thread {tid} of process {pid} has ended"),
+                "give a tid that lives".into(),
+            ),
+        };
         if peer.uid != 0 {
             let facts = self.system.facts(pid).map_err(|_| ended())?;
             owned(peer, pid, &facts)?;
@@ -489,6 +509,7 @@ impl<E: Engine, S: System> Book<E, S> {
             id,
             name: r.name.clone(),
             pid: r.pid,
+            thread: r.thread.unwrap_or(0),
             uid: peer.uid,
             budget_ns: r.budget_ns,
             period_ns: r.period_ns,
@@ -516,7 +537,7 @@ impl<E: Engine, S: System> Book<E, S> {
             draws: Vec::new(),
         };
         self.held.insert(id, held);
-        let (joined, left_out) = self.enlist(r.pid, id);
+        let (joined, left_out) = self.enlist(r.pid, r.thread, id);
         // What was looked at by number may have been another process since: the watch says whether it was.
         if let Err(problem) = self.confirm(peer, id) {
             self.close(id);
@@ -524,8 +545,10 @@ impl<E: Engine, S: System> Book<E, S> {
         }
         if joined == 0 {
             self.close(id);
+            let which = r.thread.map_or("no thread".into(), |tid| format!("thread {tid}"));
+            let cannot = if r.thread.is_some() { "cannot" } else { "can" };
             return problem(
-                format!("no thread of process {} can be served", r.pid),
+                format!("{which} of process {} {cannot} be served", r.pid),
                 "give its threads the policy SCHED_OTHER (chrt --other --pid 0 PID) and ask again",
             );
         }
@@ -538,8 +561,9 @@ impl<E: Engine, S: System> Book<E, S> {
             );
             self.note(Some(peer.uid), what);
         }
+        let thread = r.thread.map(|tid| format!("thread {tid} of ")).unwrap_or_default();
         let what = format!(
-            "reservation {id}: {} every {} for {} (process {}, user {})",
+            "reservation {id}: {} every {} for {} ({thread}process {}, user {})",
             format_duration(r.budget_ns),
             format_duration(r.period_ns),
             r.name,
@@ -569,14 +593,16 @@ impl<E: Engine, S: System> Book<E, S> {
         Ok(Ok(id))
     }
 
-    /// Puts all threads of a process under a reservation: how many joined, how many could not.
+    /// Puts all threads of a process, or one, under a reservation: how many joined, how many could not.
     /// What they create meanwhile inherits, or is found by another look.
-    fn enlist(&mut self, pid: u32, id: u32) -> (usize, usize) {
+    fn enlist(&mut self, pid: u32, only: Option<u32>, id: u32) -> (usize, usize) {
+        let wanted = |tid: &i32| only.is_none_or(|only| *tid as u32 == only);
         let (mut joined, mut left_out) = (0, Vec::new());
         let mut seen = std::collections::BTreeSet::new();
         for _ in 0..LOOKS {
             let threads = self.system.threads(pid).unwrap_or_default();
-            let new: Vec<i32> = threads.into_iter().filter(|t| seen.insert(*t)).collect();
+            let mut new: Vec<i32> = threads.into_iter().filter(wanted).collect();
+            new.retain(|tid| seen.insert(*tid));
             if new.is_empty() {
                 break;
             }

@@ -12,12 +12,12 @@ use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
 use crate::machine::MAX_CPUS;
 
-/// A process that is watched: its number cannot come to mean another one unnoticed.
+/// A process, or one thread of it, that is watched: its number cannot come to mean another one unnoticed.
 #[derive(Debug)]
 pub struct Watch {
-    /// Its number.
+    /// The process's number.
     pub pid: u32,
-    /// Readable once the process is gone; none in tests.
+    /// Readable once it is gone; none in tests.
     pub fd: Option<OwnedFd>,
 }
 
@@ -43,12 +43,12 @@ pub struct Above {
 
 /// The processes of this machine.
 pub trait System {
-    /// Begins to watch a process.
+    /// Begins to watch a process, or that thread of it.
     ///
     /// # Errors
-    /// There is no such process.
-    fn watch(&self, pid: u32) -> io::Result<Watch>;
-    /// Whether the watched process is gone.
+    /// There is no such process, or it has no such thread.
+    fn watch(&self, pid: u32, thread: Option<u32>) -> io::Result<Watch>;
+    /// Whether what is watched is gone.
     fn gone(&self, watch: &Watch) -> bool;
     /// What is known of it.
     ///
@@ -64,15 +64,24 @@ pub trait System {
     fn above(&self) -> Above;
 }
 
+/// pidfd_open(2), Linux 6.9: of a thread, readable when that ends.
+const PIDFD_THREAD: PidfdFlags = PidfdFlags::from_bits_retain(libc::O_EXCL as u32);
+
 /// The real one: /proc.
 #[derive(Debug, Default)]
 pub struct Proc;
 
 impl System for Proc {
-    fn watch(&self, pid: u32) -> io::Result<Watch> {
-        let number = i32::try_from(pid).ok().and_then(Pid::from_raw);
+    fn watch(&self, pid: u32, thread: Option<u32>) -> io::Result<Watch> {
+        let number = i32::try_from(thread.unwrap_or(pid)).ok().and_then(Pid::from_raw);
         let number = number.ok_or(io::ErrorKind::NotFound)?;
-        Ok(Watch { pid, fd: Some(pidfd_open(number, PidfdFlags::empty())?) })
+        let flags = if thread.is_some() { PIDFD_THREAD } else { PidfdFlags::empty() };
+        let watch = Watch { pid, fd: Some(pidfd_open(number, flags)?) };
+        // Looked at afterwards: the number is the watched thread's, and its process's.
+        if thread.is_some() && !self.threads(pid)?.contains(&number.as_raw_nonzero().get()) {
+            return Err(io::ErrorKind::NotFound.into());
+        }
+        Ok(watch)
     }
 
     fn gone(&self, watch: &Watch) -> bool {
@@ -175,7 +184,7 @@ mod tests {
     #[test]
     fn this_process_is_known_and_watched() {
         let me = std::process::id();
-        let watch = Proc.watch(me).unwrap();
+        let watch = Proc.watch(me, None).unwrap();
         assert!(!Proc.gone(&watch));
         let facts = Proc.facts(me).unwrap();
         assert!(facts.uids.contains(&rustix::process::getuid().as_raw()));
@@ -210,15 +219,37 @@ mod tests {
     }
 
     #[test]
+    fn a_watched_thread_is_gone_when_it_ends_though_its_process_is_not() {
+        let me = std::process::id();
+        let (tell, tid) = std::sync::mpsc::channel();
+        let (go, end) = std::sync::mpsc::channel::<()>();
+        let thread = std::thread::spawn(move || {
+            tell.send(rustix::thread::gettid().as_raw_nonzero().get() as u32).unwrap();
+            let _ = end.recv();
+        });
+        let tid = tid.recv().unwrap();
+        let watch = Proc.watch(me, Some(tid)).unwrap();
+        assert!(!Proc.gone(&watch));
+        assert!(Proc.watch(1, Some(tid)).is_err(), "a thread of another process");
+        drop(go);
+        thread.join().unwrap();
+        while !Proc.gone(&watch) {
+            std::thread::yield_now();
+        }
+        assert!(!Proc.gone(&Proc.watch(me, None).unwrap()));
+        assert!(Proc.watch(me, Some(tid)).is_err());
+    }
+
+    #[test]
     fn a_process_that_ended_is_gone_even_before_it_is_reaped() {
         let mut child = std::process::Command::new("true").spawn().unwrap();
-        let watch = Proc.watch(child.id()).unwrap();
+        let watch = Proc.watch(child.id(), None).unwrap();
         while !Proc.gone(&watch) {
             std::thread::yield_now();
         }
         child.wait().unwrap();
         assert!(Proc.gone(&watch));
-        assert!(Proc.watch(child.id()).is_err());
+        assert!(Proc.watch(child.id(), None).is_err());
     }
 
     #[test]

@@ -18,6 +18,8 @@ const US: u64 = 1_000;
 const MS: u64 = 1_000 * US;
 /// How long all are watched.
 const WATCHED: Duration = Duration::from_secs(1);
+/// Two threads of one process.
+const HOGS: [&str; 2] = ["pair-hard", "pair-soft"];
 
 fn facts() -> &'static Facts {
     guest::facts_of_two_cpus(env!("CARGO_BIN_EXE_scx_onbeat"))
@@ -61,6 +63,15 @@ fn what_does_not_fit_its_class_is_refused_in_words() {
 }
 
 #[test]
+fn threads_of_one_process_have_a_hard_and_a_soft_reservation() {
+    for name in HOGS {
+        assert!((393..=404).contains(&share(name)), "{name}: {}", share(name));
+    }
+    assert_eq!(facts()["pair-threads"], "1 1");
+    assert!(facts()["pair-whole"].contains("already has reservation"), "{}", facts()["pair-whole"]);
+}
+
+#[test]
 fn the_scheduler_outlives_a_cpu_that_goes_and_comes_and_best_effort_bound_to_a_full_one() {
     assert_eq!(facts()["alive"], "enabled");
     assert!(share("bound") > 0, "{}", share("bound"));
@@ -84,6 +95,45 @@ fn reservations() -> Vec<Reservation> {
     let answer = Service::connect().unwrap().ask(&Request::Status).unwrap();
     let Response::Status { reservations, .. } = answer else { panic!("{answer:?}") };
     reservations
+}
+
+/// The thread of process `pid` that has this name.
+fn thread_named(pid: u32, name: &str) -> Option<u32> {
+    let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).ok()?;
+    let named = |task: &std::fs::DirEntry| {
+        std::fs::read_to_string(task.path().join("comm")).is_ok_and(|comm| comm.trim() == name)
+    };
+    tasks.flatten().find(named)?.file_name().to_str()?.parse().ok()
+}
+
+/// Two threads of one process, which never sleep: one hard, one soft.
+fn pair() {
+    let child = start(&mut part("two_hogs"));
+    let mut tids = Vec::new();
+    assert!(soon(|| {
+        tids = HOGS.iter().filter_map(|name| thread_named(child.id(), name)).collect();
+        tids.len() == HOGS.len()
+    }));
+    let params = [
+        Params::new(4 * MS, 10 * MS).of_class(Rank::Hard).for_thread(tids[0]),
+        Params::new(8 * MS, 20 * MS).of_class(Rank::Soft).for_thread(tids[1]),
+    ];
+    let mut service = Service::connect().unwrap();
+    for params in &params {
+        service.reserve(child.id(), "x", params).unwrap();
+    }
+    let whole = service.reserve(child.id(), "x", &Params::new(MS, 10 * MS));
+    fact("pair-whole", whole.unwrap_err());
+    let before = reservations();
+    std::thread::sleep(WATCHED);
+    let after = reservations();
+    for (tid, name) in tids.iter().zip(HOGS) {
+        let had = |all: &[Reservation]| all.iter().find(|r| r.thread == *tid).unwrap().consumed_ns;
+        fact(name, (had(&after) - had(&before)) * 1000 / WATCHED.as_nanos() as u64);
+    }
+    let threads: Vec<String> = after.iter().map(|r| r.threads.to_string()).collect();
+    fact("pair-threads", threads.join(" "));
+    end([child]);
 }
 
 /// CPU time of each reservation, then of best effort's hogs, ns.
@@ -123,6 +173,13 @@ fn hog() {
 
 #[test]
 #[ignore = "the guest's side"]
+fn two_hogs() {
+    let hog = |name: &str| std::thread::Builder::new().name(name.into()).spawn(|| burn()).unwrap();
+    let _ = HOGS.map(hog).map(std::thread::JoinHandle::join);
+}
+
+#[test]
+#[ignore = "the guest's side"]
 fn in_the_guest() {
     let service = scheduler(&["--policy", "edf-hsb-ns"]);
     let others = [(); 4].map(|()| child(|| burn()));
@@ -135,6 +192,7 @@ fn in_the_guest() {
     let (another, answer) = reserve(&Params::new(14 * MS, 20 * MS).of_class(Rank::Soft));
     fact("too-heavy", answer);
     end(children.into_iter().chain([child_too, another]));
+    pair();
 
     let mut children = vec![held(4 * MS, 10 * MS, Rank::Hard), held(4 * MS, 10 * MS, Rank::Hard)];
     children.extend([held(9_800 * US, 20 * MS, Rank::Soft), held(9_800 * US, 20 * MS, Rank::Soft)]);

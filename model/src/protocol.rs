@@ -155,6 +155,9 @@ pub struct Reservation {
     pub name: String,
     /// Process it was made for; 0: it is a group, which serves reservations.
     pub pid: u32,
+    /// Thread of the process that it was made for; 0: all.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub thread: u32,
     /// Name of the group that serves it; empty: none does.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub group: String,
@@ -195,6 +198,10 @@ pub struct Reservation {
     pub threads: u32,
     /// Time since it was granted.
     pub age_ns: u64,
+}
+
+fn is_zero(number: &u32) -> bool {
+    *number == 0
 }
 
 #[cfg(test)]

@@ -142,11 +142,11 @@ proptest! {
                 core.init_task(loads.len(), *cpus, NICE_0);
                 loads.push(Load::Endless);
             }
-            for i in first..first + draws {
+            for (i, up) in up.iter_mut().enumerate().skip(first).take(draws) {
                 let all = (drawn.2 / 10, 1_000 * drawn.1 / drawn.2.max(10), 0, u64::MAX);
                 let kind = onbeat_core::server_policies().iter().position(|n| *n == "cbs-hard").unwrap();
                 core.draw(i, &Reservation { kind: kind as u32, ..reservation(all, policy) }, group);
-                up[i] = group;
+                *up = group;
             }
             let mut engine = Engine::new(core, CPUS, loads, Overheads::default(), Detail::Counters);
             for step in 1..=500 {

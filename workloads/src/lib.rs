@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! The `workloads` room of Onbeat: programs with deadlines to try schedulers on.
 //!
-//! - `onbeat-play` plays an H.264 movie, one job a picture ([`movie`]).
+//! - `onbeat-play` plays an H.264 movie ([`movie`]): one job a picture, or a decode and a display task ([`play`]).
 //! - `onbeat-work` burns given amounts of CPU time, or all it can get ([`burn`]).
 //! - `onbeat-runner` carries out one policy of a task set on this machine ([`runner`]).
 //! - `onbeat-churn` gives a scheduler random trouble and looks for lost tasks ([`churn`]).
@@ -14,6 +14,7 @@ pub mod burn;
 pub mod churn;
 pub mod movie;
 pub mod pace;
+pub mod play;
 pub mod record;
 pub mod runner;
 pub mod sys;

@@ -22,6 +22,19 @@ pub fn thread_cpu() -> u64 {
     read_clock(libc::CLOCK_THREAD_CPUTIME_ID)
 }
 
+/// The calling thread's number.
+pub fn thread_id() -> u32 {
+    // SAFETY: takes nothing and cannot fail.
+    unsafe { libc::gettid() as u32 }
+}
+
+/// Memory that can be had without swapping, bytes (MemAvailable); `None` when the kernel does not tell.
+pub fn available_memory() -> Option<u64> {
+    let text = std::fs::read_to_string("/proc/meminfo").ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
+    line.trim().strip_suffix(" kB")?.parse::<u64>().ok()?.checked_mul(1024)
+}
+
 /// CPU time all threads of process `pid` have used, ns; `None` when it is gone.
 pub fn process_cpu(pid: u32) -> Option<u64> {
     let mut clock: libc::clockid_t = 0;

@@ -1,42 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! The player, against the ffmpeg program, with movies made here.
 
-use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+mod common;
 
-fn ffmpeg(arguments: &[&str]) -> String {
-    let output = Command::new("ffmpeg")
-        .args(["-v", "error", "-y"])
-        .args(arguments)
-        .output()
-        .expect("the program ffmpeg (Debian package ffmpeg)");
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    String::from_utf8(output.stdout).unwrap()
-}
-
-/// 30 pictures with B-frames, which the decoder must reorder, in an odd size.
-fn movie(folder: &Path, codec: &str) -> PathBuf {
-    let path = folder.join(format!("{codec}.mp4"));
-    let source = "testsrc2=size=322x182:rate=30:duration=1";
-    let name = path.to_str().unwrap();
-    ffmpeg(&["-f", "lavfi", "-i", source, "-pix_fmt", "yuv420p", "-c:v", codec, name]);
-    path
-}
-
-fn play(movie: &Path, arguments: &[&str]) -> Output {
-    let program = env!("CARGO_BIN_EXE_onbeat-play");
-    Command::new(program).arg(movie).args(arguments).output().unwrap()
-}
-
-fn printed(output: Output) -> String {
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    String::from_utf8(output.stdout).unwrap()
-}
-
-fn complaint(output: Output) -> String {
-    assert_eq!(output.status.code(), Some(1));
-    String::from_utf8(output.stderr).unwrap()
-}
+use common::{complaint, ffmpeg, movie, play, printed};
 
 #[test]
 fn the_decoded_pictures_are_those_of_ffmpeg_also_when_the_movie_loops() {

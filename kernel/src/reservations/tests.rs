@@ -18,6 +18,7 @@ mod books;
 mod parts;
 mod ranks;
 mod swap;
+mod threads;
 
 /// A machine that is not there.
 #[derive(Default)]
@@ -192,8 +193,10 @@ impl Engine for Fake {
 }
 
 impl System for Fake {
-    fn watch(&self, pid: u32) -> io::Result<Watch> {
-        let known = self.0.borrow().processes.contains_key(&pid);
+    fn watch(&self, pid: u32, thread: Option<u32>) -> io::Result<Watch> {
+        let world = self.0.borrow();
+        let has = |threads: &[i32]| thread.is_none_or(|tid| threads.contains(&(tid as i32)));
+        let known = world.processes.get(&pid).is_some_and(|(_, threads)| has(threads));
         known.then_some(Watch { pid, fd: None }).ok_or_else(|| io::ErrorKind::NotFound.into())
     }
 
@@ -240,6 +243,7 @@ fn a_group(name: &str, budget_ms: u64, period_ms: u64) -> protocol::Group {
 fn ask(pid: u32, budget_ms: u64, period_ms: u64) -> Request {
     Request::Reserve(Reserve {
         pid,
+        thread: None,
         name: "work".into(),
         budget_ns: budget_ms * MS,
         period_ns: period_ms * MS,

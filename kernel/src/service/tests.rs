@@ -324,6 +324,7 @@ fn what_the_scheduler_has_no_room_for_is_an_error_not_a_grant() {
     let mut line = Vec::new();
     let reserve = Reserve {
         pid: std::process::id(),
+        thread: None,
         name: "x".into(),
         budget_ns: 1_000_000,
         period_ns: 10_000_000,

@@ -12,6 +12,9 @@ use crate::units::{Fraction, clip, format_duration};
 pub struct Reserve {
     /// Process whose threads and children are served; must belong to the asker.
     pub pid: u32,
+    /// Only this thread of it, and what that creates from then on; all if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub thread: Option<u32>,
     /// For people; 1 to 64 printable characters.
     pub name: String,
     /// CPU time per period, ns.
@@ -124,6 +127,9 @@ impl Reserve {
         let show = format_duration;
         if self.pid == 0 || self.pid > i32::MAX as u32 {
             return Err(format!("{} is no process; give a pid", self.pid));
+        }
+        if let Some(thread) = self.thread.filter(|t| *t == 0 || *t > i32::MAX as u32) {
+            return Err(format!("{thread} is no thread; give a tid (gettid)"));
         }
         check_name(&self.name)?;
         for (word, value, min) in [

@@ -60,7 +60,7 @@ fn long_and_cut_off_lines_are_told_apart() {
 #[test]
 fn impossible_reservations_are_named() {
     type Change = fn(&mut Reserve);
-    let cases: [(Change, &str); 10] = [
+    let cases: [(Change, &str); 11] = [
         (|r| r.period_ns = 0, "the period"),
         (|r| r.period_ns = u64::MAX, "not between"),
         (|r| r.budget_ns = 0, "the budget"),
@@ -68,6 +68,7 @@ fn impossible_reservations_are_named() {
         (|r| r.deadline_ns = Some(20_000_000), "above the deadline"),
         (|r| r.deadline_ns = Some(r.period_ns + 1), "longer than the period"),
         (|r| r.pid = 0, "no process"),
+        (|r| r.thread = Some(0), "no thread"),
         (|r| r.name = "a\nb".into(), "no name"),
         (|r| r.cpus = Some(vec![]), "name at least one"),
         (|r| r.cpus = Some(vec![0; 65]), "at most 64"),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! `onbeat-play`: plays an H.264 movie without a screen, one job a picture.
+//! `onbeat-play`: plays an H.264 movie, on a screen or without one.
 
 use anyhow::{Result, ensure};
 use clap::Parser;
@@ -8,20 +8,45 @@ use onbeat_workloads::board::Plan;
 use onbeat_workloads::exit_code;
 use onbeat_workloads::movie::{Movie, visible_bytes};
 use onbeat_workloads::pace::Seat;
+use onbeat_workloads::play::reserve::Budgets;
+use onbeat_workloads::play::screen::{Display, Screen};
+use onbeat_workloads::play::{Wish, play};
 use onbeat_workloads::{record, sys};
 use std::os::fd::RawFd;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-/// Plays an H.264 movie: decodes and converts one picture in every period, late ones too.
+/// Plays an H.264 movie
+///
+/// With --display, a decode task and a display task with a queue of frames in between, which reserve CPU time for
+/// themselves if a service runs; else one task without a screen, which decodes and converts a picture in every period,
+/// late ones too.
 #[derive(Parser)]
 #[command(name = "onbeat-play", version)]
 struct Args {
     /// The movie
     movie: PathBuf,
-    /// Time between two pictures
-    #[arg(long, value_parser = parse_duration, default_value = "41ms")]
-    period: u64,
+    /// Show the pictures
+    #[arg(long, value_enum, conflicts_with_all = ["marks", "verify", "record", "board"])]
+    display: Option<Display>,
+    /// How many frames may wait between decoding and display (`onbeat provision` says how many it takes)
+    #[arg(long, requires = "display", default_value_t = 8, allow_hyphen_values = true)]
+    queue: u64,
+    /// What the decode task reserves in every period [default: half of it]
+    #[arg(long, requires = "display", value_parser = parse_duration)]
+    decode_budget: Option<u64>,
+    /// What the display task reserves in every period [default: a tenth of it]
+    #[arg(long, requires = "display", value_parser = parse_duration)]
+    display_budget: Option<u64>,
+    /// Reserve nothing, also if a service runs
+    #[arg(long, requires = "display", conflicts_with_all = ["decode_budget", "display_budget"])]
+    no_reservation: bool,
+    /// Print the figures as one JSON object
+    #[arg(long, requires = "display")]
+    json: bool,
+    /// Time between two pictures [default: the movie's own with --display, else 41ms]
+    #[arg(long, value_parser = parse_duration)]
+    period: Option<u64>,
     /// Size to show the pictures at, as 960x540 [default: the movie's own]
     #[arg(long, value_parser = parse_size)]
     size: Option<(u32, u32)>,
@@ -54,6 +79,9 @@ struct Args {
     slot: Option<usize>,
 }
 
+/// Time between two pictures unless told, ns.
+const PERIOD: u64 = 41_000_000;
+
 fn parse_size(text: &str) -> Result<(u32, u32), String> {
     let wrong = || format!("\"{text}\" is not a size; write WIDTHxHEIGHT, 16x16 to 8192x8192");
     let (width, height) = text.split_once('x').ok_or_else(wrong)?;
@@ -65,7 +93,17 @@ fn main() -> ExitCode {
     exit_code("onbeat-play", run(Args::parse()))
 }
 
+/// Jobs or pictures that `--duration` and `--frames` ask for.
+fn count(args: &Args, period: u64) -> Option<u64> {
+    args.duration.map(|d| d.div_ceil(period)).or(args.frames)
+}
+
 fn run(args: Args) -> Result<()> {
+    ensure!(args.period != Some(0), "--period must be more than 0");
+    if let Some(display) = args.display {
+        return watch(&args, display);
+    }
+    let period = args.period.unwrap_or(PERIOD);
     let mut movie = Movie::open(&args.movie, args.size)?;
     let once = movie.pictures() as u64;
     if args.verify {
@@ -86,10 +124,8 @@ fn run(args: Args) -> Result<()> {
     let seat = match (args.board, args.slot) {
         (Some(board), Some(slot)) => Seat::given(board, slot)?,
         _ => {
-            ensure!(args.period > 0, "--period must be more than 0");
-            let jobs = args.duration.map(|d| d.div_ceil(args.period)).or(args.frames);
-            let work = vec![0; jobs.unwrap_or(once) as usize];
-            Seat::alone(Plan { offset: 0, period: args.period, marks: args.marks, work })?
+            let work = vec![0; count(&args, period).unwrap_or(once) as usize];
+            Seat::alone(Plan { offset: 0, period, marks: args.marks, work })?
         }
     };
     // One picture touches all code and buffers; play then begins with the second.
@@ -101,5 +137,33 @@ fn run(args: Args) -> Result<()> {
     if alone {
         println!("{}", seat.summary());
     }
+    Ok(())
+}
+
+/// Plays for somebody to watch.
+fn watch(args: &Args, display: Display) -> Result<()> {
+    let movie = Movie::salvage(&args.movie, args.size)?;
+    let period = args.period.or(movie.period()).unwrap_or(PERIOD);
+    let due = count(args, period).unwrap_or(movie.pictures() as u64);
+    ensure!(due > 0, "there is nothing to play; give --frames or --duration more than 0");
+    let budgets = (!args.no_reservation).then(|| Budgets {
+        decode: args.decode_budget.unwrap_or(period / 2),
+        display: args.display_budget.unwrap_or(period / 10),
+    });
+    let wish = Wish { period, due, queue: args.queue, budgets };
+    let title = args.movie.file_name().unwrap_or_default().to_string_lossy();
+    // An impossible queue is told of before a window opens.
+    wish.check(movie.size())?;
+    let screen = Screen::open(display, movie.size(), &title)?;
+    let played = play(movie, screen, &wish)?;
+    if args.json {
+        println!("{}", played.json());
+    } else {
+        println!("{}", played.text());
+    }
+    if let Some(damage) = played.damage.text() {
+        eprintln!("onbeat-play: {damage}");
+    }
+    ensure!(played.tally.displayed > 0, "nothing could be played");
     Ok(())
 }

@@ -31,6 +31,7 @@ fn any_request() -> impl Strategy<Value = Request> {
             let name = "x".into();
             Reserve {
                 pid,
+                thread: None,
                 name,
                 budget_ns,
                 period_ns,
