@@ -6,6 +6,7 @@ use proptest::prelude::*;
 
 fn reserve() -> Reserve {
     Reserve {
+        thread: None,
         pid: 42,
         name: "mpv".into(),
         budget_ns: 25_000_000,

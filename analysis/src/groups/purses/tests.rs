@@ -127,7 +127,8 @@ fn waits(purses: &[Purse], takers: &[Vec<Taker>], ticks: u64, seed: u64) -> bool
             .iter_mut()
             .filter_map(|one| one.runs(now, &mut numbers).then_some(one.purse))
             .collect();
-        running.into_iter().fold(false, |any, purse| !money.take(purse, now) || any)
+        // All of them take, whoever finds nothing.
+        running.into_iter().filter(|purse| !money.take(*purse, now)).count() > 0
     })
 }
 
