@@ -15,9 +15,13 @@ use onbeat_analysis::machine::Machine;
 use onbeat_analysis::plan::{Demand, Plan};
 use onbeat_lab::{Exit, LabSpec};
 use onbeat_model::agreement::{Agreement, Migrations, agreement, migrations};
+use onbeat_model::others::Others;
 use onbeat_model::policy::{CORE, CorePolicy, Key, Order, Policy, Server};
+use onbeat_model::rank::{Rank, Servers};
 use onbeat_model::run::Run;
-use onbeat_model::taskset::{Group, Kernel, Overheads, Portion, TaskEntry, TaskSet, Work};
+use onbeat_model::taskset::{
+    BestEffort, Group, Kernel, Overheads, Portion, TaskEntry, TaskSet, Work,
+};
 use onbeat_model::units::Fraction;
 use onbeat_sim::simulate;
 
@@ -134,6 +138,40 @@ fn grouped(i: u64, policy: &'static CorePolicy) -> TaskSet {
         stays
     });
     set
+}
+
+/// A set of hard and soft tasks and CPU-bound best effort with servers, for an order that ranks.
+fn ranked(i: u64, policy: &'static CorePolicy) -> TaskSet {
+    let mut set = random(i, policy, 100);
+    let servers = Servers::each(set.cpus);
+    let machine = Machine::under(policy.order, set.cpus, 1, Fraction::new(1, 20));
+    let mut plan = Plan::new(machine.drawing(servers));
+    let mut id = 0;
+    set.tasks.retain_mut(|task| {
+        id += 1;
+        let hard = id % 2 == 0;
+        task.class = Some(if hard { Rank::Hard } else { Rank::Soft });
+        let (budget, period) = (task.budget.unwrap_or(0), task.period);
+        let name = String::new();
+        plan.fit(id, &Demand { name, budget, period, deadline: period, cpus: None, hard }).is_some()
+    });
+    set.best_effort = Some(BestEffort { servers: Some(servers), ..hogs() });
+    set
+}
+
+/// The groups of a grouped set, the outermost of which serves best effort, too.
+fn drawn(i: u64, policy: &'static CorePolicy) -> TaskSet {
+    let mut set = grouped(i, policy);
+    set.tasks.retain(|task| task.group.is_some());
+    let outermost = &mut set.groups[0];
+    let servers = Servers { count: 1, budget: outermost.budget / 4, period: outermost.period };
+    outermost.budget = (outermost.budget + servers.budget).min(outermost.period);
+    set.best_effort = Some(BestEffort { servers: Some(servers), group: Some(0), ..hogs() });
+    set
+}
+
+fn hogs() -> BestEffort {
+    BestEffort { count: 3, nice: 0, order: Others::Fair, servers: None, group: None }
 }
 
 fn entry(k: u32, period: u64, budget: u64, offset: u64, overrun: u64) -> TaskEntry {
@@ -338,7 +376,14 @@ fn random_sets_end_their_jobs_alike_in_the_simulator_and_on_the_kernel() {
     // With ONBEAT_OVERRUN=140 budgets and deadlines tie: docs/lab.md says what comes of it.
     let overrun = number("ONBEAT_OVERRUN", 100);
     let trial = |i| Trial { set: random(i, policy(i), overrun), policy: policy(i) };
-    let trials: Vec<Trial> = (0..number("ONBEAT_SETS", SETS)).map(trial).collect();
+    let mut trials: Vec<Trial> = (0..number("ONBEAT_SETS", SETS)).map(trial).collect();
+    // Best effort that servers draw, among hard and soft ones and in a group: on two CPUs and on one.
+    let named = |name: &str| CORE.iter().find(|p| p.name == name).expect("one of Onbeat's");
+    let ranks = CORE.iter().find(|p| p.order.key.ranks() && p.server == Server::CbsHard);
+    let ranks = ranks.expect("an order that ranks");
+    trials.push(Trial { set: ranked(1, ranks), policy: ranks });
+    let plain = named("p-edf+cbs-hard");
+    trials.push(Trial { set: drawn(4, plain), policy: plain });
     let (_scratch, out) = folder("random");
     lab(&trials, &out);
     let results = compare(&trials, &out);

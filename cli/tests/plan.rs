@@ -94,7 +94,7 @@ impl System for Crowd {
         false
     }
 
-    fn facts(&self, _: u32) -> io::Result<Facts> {
+    fn facts(&self, _: u32, _: Option<u32>) -> io::Result<Facts> {
         Ok(Facts { uids: [0].into(), cpus: u64::MAX, kernel: false })
     }
 

@@ -54,7 +54,7 @@ pub trait System {
     ///
     /// # Errors
     /// It cannot be read, most likely because it is gone.
-    fn facts(&self, pid: u32) -> io::Result<Facts>;
+    fn facts(&self, pid: u32, thread: Option<u32>) -> io::Result<Facts>;
     /// Its threads.
     ///
     /// # Errors
@@ -91,7 +91,7 @@ impl System for Proc {
         poll(&mut fds, Some(&now)).is_ok_and(|n| n > 0)
     }
 
-    fn facts(&self, pid: u32) -> io::Result<Facts> {
+    fn facts(&self, pid: u32, thread: Option<u32>) -> io::Result<Facts> {
         let mut facts = Facts { uids: BTreeSet::new(), cpus: 0, kernel: false };
         for tid in self.threads(pid)? {
             // As bytes: names need be no UTF-8.
@@ -102,7 +102,7 @@ impl System for Proc {
             };
             note_status(&String::from_utf8_lossy(&status), &mut facts);
         }
-        let number = Pid::from_raw(pid as i32);
+        let number = Pid::from_raw(thread.unwrap_or(pid) as i32);
         let cpus = rustix::thread::sched_getaffinity(number)?;
         facts.cpus =
             (0..MAX_CPUS).filter(|c| cpus.is_set(*c as usize)).fold(0, |mask, c| mask | 1 << c);
@@ -186,7 +186,7 @@ mod tests {
         let me = std::process::id();
         let watch = Proc.watch(me, None).unwrap();
         assert!(!Proc.gone(&watch));
-        let facts = Proc.facts(me).unwrap();
+        let facts = Proc.facts(me, None).unwrap();
         assert!(facts.uids.contains(&rustix::process::getuid().as_raw()));
         assert!(!facts.kernel && facts.cpus != 0);
         assert!(Proc.threads(me).unwrap().contains(&(me as i32)));
@@ -205,7 +205,7 @@ mod tests {
         while !fs::read(&path).unwrap().contains(&b'\xff') {
             std::thread::yield_now();
         }
-        let facts = Proc.facts(child.id());
+        let facts = Proc.facts(child.id(), None);
         let stat = fs::read(path).unwrap();
         child.kill().unwrap();
         child.wait().unwrap();

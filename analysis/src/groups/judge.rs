@@ -124,7 +124,9 @@ fn alone(set: &TaskSet, group: usize) -> bool {
     let around = set.groups[group].parent;
     let inside = set.groups.iter().filter(|g| g.parent == around).count();
     let tasks = set.tasks.iter().any(|task| task.group == around);
-    around.is_some() && set.groups[group].portion == Portion::Orders && inside == 1 && !tasks
+    let servers = set.servers_of_group().is_some_and(|(of, _)| Some(of) == around);
+    let others = inside > 1 || tasks || servers;
+    around.is_some() && set.groups[group].portion == Portion::Orders && !others
 }
 
 /// The group whose budget limits what `group` has.

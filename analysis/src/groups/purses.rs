@@ -134,12 +134,19 @@ fn held(purse: &Purse, t: u64) -> u128 {
     (u128::from(t.div_ceil(purse.period)) + 1) * each
 }
 
+/// What is in it in the long run, CPUs.
+fn rate(purse: &Purse) -> f64 {
+    let each: u64 = purse.segments.iter().map(|s| s.budget).sum();
+    each as f64 / purse.period as f64
+}
+
 /// What is said of a purse.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Judgement {
     /// Its index in [`TaskSet::purses`].
     pub purse: usize,
-    /// What those that take from it, or from a purse in it, may have in the long run by their budgets, CPUs.
+    /// What those that take from it may have in the long run by their budgets, and those that take from a purse in it by
+    /// that one, too, CPUs.
     pub asked: f64,
     /// What is in it in the long run, CPUs.
     pub there: f64,
@@ -161,10 +168,11 @@ pub fn purses(set: &TaskSet, played: Option<(Order, Server)>) -> Vec<Judgement> 
     let mut asked = vec![0.0; set.purses.len()];
     let mut soft: Vec<Option<String>> = vec![None; set.purses.len()];
     let path = |purse: usize| std::iter::successors(Some(purse), |p| set.purses[*p].parent);
+    let there: Vec<f64> = set.purses.iter().map(rate).collect();
     let mut add = |purse: usize, taker: Taker, load: f64, rule: Option<Server>, name: &str| {
         takers[purse].push(taker);
+        asked[purse] += load;
         for purse in path(purse) {
-            asked[purse] += load;
             if !rule.is_some_and(Server::rests) {
                 soft[purse].get_or_insert_with(|| name.to_owned());
             }
@@ -183,11 +191,16 @@ pub fn purses(set: &TaskSet, played: Option<(Order, Server)>) -> Vec<Judgement> 
         let load = group.budget as f64 / group.period as f64;
         add(purse, taker, load, group.rule.or(server), &group.name);
     }
+    // Those inside others come after them, and let through no more than they have.
+    for purse in (0..set.purses.len()).rev() {
+        if let Some(parent) = set.purses[purse].parent {
+            asked[parent] += asked[purse].min(there[purse]);
+        }
+    }
     let all = Takers::new(&set.purses, takers, set.cpus);
     let used = (0..set.purses.len()).filter(|purse| asked[*purse] > 0.0);
     let judge = |purse: usize| {
-        let each: u64 = set.purses[purse].segments.iter().map(|s| s.budget).sum();
-        let there = each as f64 / set.purses[purse].period as f64;
+        let there = there[purse];
         let (short, soft) = (all.short(purse), soft[purse].clone());
         let over = asked[purse] > there * (1.0 + 1e-12);
         let why = soft.as_ref().map(|name| {

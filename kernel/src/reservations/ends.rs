@@ -58,6 +58,8 @@ impl<E: Engine, S: System> Book<E, S> {
         for server in draws.unwrap_or_default() {
             if let Err(e) = self.engine.release(server) {
                 self.note(None, format!("a server of best effort cannot be freed: {e:#}"));
+                // Until it is, its group stays, and is closed again.
+                self.held.get_mut(&id).expect("it is being closed").draws.push(server);
             }
         }
         for _ in 0..10 {

@@ -158,7 +158,8 @@ impl<E: Engine, S: System> Book<E, S> {
             let (budget, period) = (format_duration(r.budget_ns), format_duration(r.period_ns));
             return problem(
                 format!(
-                    "best effort's servers, {servers}, are more than the group has on {wide} CPUs, {budget} every                      {period} on each"
+                    "best effort's servers, {servers}, are more than the group has on {wide} CPUs, {budget} every \
+                     {period} on each"
                 ),
                 "ask for fewer, smaller budgets or longer periods, or give the group more",
             );

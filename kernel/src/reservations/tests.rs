@@ -205,7 +205,7 @@ impl System for Fake {
         !world.processes.contains_key(&watch.pid) || world.dead.contains(&watch.pid)
     }
 
-    fn facts(&self, pid: u32) -> io::Result<Facts> {
+    fn facts(&self, pid: u32, _: Option<u32>) -> io::Result<Facts> {
         let world = self.0.borrow();
         world.processes.get(&pid).map(|p| p.0.clone()).ok_or_else(|| io::ErrorKind::NotFound.into())
     }

@@ -3,6 +3,7 @@
 
 use super::table::{Fault, Table, fault};
 use super::{Group, TaskSet, group, limits, parse};
+use crate::policy::Sets;
 use crate::rank::{Rank, Servers};
 
 /// The class of a task; `reserved`: it has a budget.
@@ -81,9 +82,42 @@ fn check_choosers(top: &Table<'_, '_>, set: &TaskSet) -> Result<(), Fault> {
     fault(at, reason, "play another policy, give the groups another order, or leave group out")
 }
 
+/// Under every policy that is played the CPUs of their group hold best effort's servers.
+fn check_width(top: &Table<'_, '_>, set: &TaskSet) -> Result<(), Fault> {
+    let Some((group, servers)) = set.servers_of_group() else { return Ok(()) };
+    let part = set.parts().swap_remove(set.part_of_group(group));
+    let of = &set.groups[group];
+    let cpus = (part.cpus & set.group_cpus(group)).count_ones();
+    let orders = set.policies.iter().filter_map(|policy| match part.set {
+        Some(named) => set.sets[named].policy.order(),
+        None => policy.order(),
+    });
+    for order in orders {
+        let wide = match order.sets {
+            Sets::Global => cpus,
+            Sets::Clustered => cpus.min(part.cpus.count_ones() / part.clusters.max(1)),
+            Sets::Partitioned => 1,
+        };
+        let asked = u128::from(servers.budget) * u128::from(servers.count);
+        let there = u128::from(wide) * u128::from(of.budget) * u128::from(servers.period);
+        if asked * u128::from(of.period) > there {
+            let at = top.value("best_effort").map_or(0, |table| table.span().start);
+            let on = if wide == 1 { "one CPU".into() } else { format!("{wide} CPUs") };
+            let reason = format!(
+                "best effort's servers, {servers}, are more than their group \"{}\" has, which {} serves on {on}",
+                of.name,
+                order.name()
+            );
+            return fault(at, reason, "say servers, budget and period, or give the group more");
+        }
+    }
+    Ok(())
+}
+
 /// Where no policy ranks, classes and servers mean nothing.
 pub(super) fn check(top: &Table<'_, '_>, set: &TaskSet) -> Result<(), Fault> {
     check_choosers(top, set)?;
+    check_width(top, set)?;
     if set.policies.iter().any(|policy| policy.order().is_some_and(|order| order.key.ranks())) {
         return Ok(());
     }

@@ -6,8 +6,9 @@ use serde::{Deserialize, Serialize};
 
 use super::parse::{clusters_of, cpu_list, plain_name};
 use super::table::{Fault, Table, fault};
-use super::{Group, TaskEntry, TaskSet};
+use super::{BestEffort, Group, TaskEntry, TaskSet};
 use crate::policy::{CorePolicy, Order, Policy};
+use crate::rank::Servers;
 use crate::units::clip;
 
 const SET: [&str; 4] = ["name", "cpus", "policy", "clusters"];
@@ -122,6 +123,13 @@ impl TaskSet {
                 set: None,
                 ..group.clone()
             });
+        }
+        if let Some((group, servers)) = self.servers_of_group() {
+            let group = index(group);
+            // Elsewhere they are none of this part's, and none are here in their place.
+            let count = if group.is_some() { servers.count } else { 0 };
+            let servers = Some(Servers { count, ..servers });
+            set.best_effort = self.best_effort.map(|all| BestEffort { group, servers, ..all });
         }
         for task in self.tasks.iter().filter(|task| self.part_of(task) == number) {
             set.tasks.push(TaskEntry {
@@ -400,6 +408,24 @@ mod tests {
         assert_eq!(last.tasks[0].affinity, Some(vec![1]));
         assert_eq!(last.policies, ["c-edf+cbs".parse().unwrap()]);
         assert!(set.alone(1).tasks.is_empty());
+    }
+
+    #[test]
+    fn best_efforts_servers_stay_with_their_group_and_are_in_no_other_part() {
+        let group = |name: &str, set: &str| {
+            format!(
+                "[[group]]\nname = \"{name}\"\nbudget = \"5ms\"\nperiod = \"10ms\"\nset = \"{set}\"\n"
+            )
+        };
+        let drawn = "[best_effort]\ncount = 1\ngroup = \"h\"\nservers = 1\nbudget = \"1ms\"\n";
+        let of = |group: &str| {
+            task(&format!("group = \"{group}\"")).replace("\"t\"", &format!("\"t-{group}\""))
+        };
+        let text = [TWO, drawn, &group("g", "default"), &group("h", "b"), &of("g"), &of("h")];
+        let set = parse(&text.concat()).unwrap();
+        let inside = |part: usize| set.alone(part).servers_of_group().map(|(group, _)| group);
+        assert_eq!((inside(0), inside(1), inside(2)), (None, None, Some(0)));
+        assert_eq!(set.alone(0).servers().count, 0, "nor outside of groups");
     }
 
     #[test]

@@ -44,6 +44,19 @@ fn the_least_budget_for_1_every_5_is_3_every_5() {
 }
 
 #[test]
+fn who_only_orders_beside_best_efforts_servers_does_not_have_all_that_its_group_has() {
+    // Of 10 ms in 20 the servers have 9.
+    let inner = "[[group]]\nname = \"o\"\nin = \"g\"\n[best_effort]\ncount = 1\ngroup = \"g\"\nservers = 1\n\
+                 budget = \"9ms\"\nperiod = \"20ms\"\n";
+    let task = "[[task]]\nname = \"t\"\nbudget = \"4ms\"\nperiod = \"40ms\"\ngroup = \"o\"\n\
+                work = { constant = \"4ms\" }\n";
+    let set = set("budget = \"10ms\"\nperiod = \"20ms\"", &[], &format!("{inner}{task}"));
+    let said = of(&set, "p-edf+cbs-hard");
+    assert_eq!(said[1].fits, None, "{said:?}");
+    assert_ne!(said[0].fits, Some(true), "{said:?}");
+}
+
+#[test]
 fn a_group_that_does_not_fit_says_where_and_what_would() {
     let short = set("budget = \"2ms\"\nperiod = \"5ms\"", &[(1000, 5000)], "");
     let said = &of(&short, "p-edf+cbs-hard")[0];

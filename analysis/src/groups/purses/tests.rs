@@ -219,6 +219,21 @@ fn said(lines: &str, policy: &str) -> Judgement {
 }
 
 #[test]
+fn an_inner_purse_asks_its_outer_one_for_no_more_than_it_has() {
+    // 14 ms of 20 ms are 0.7 CPUs, of which 0.1 come through.
+    let text = "cpus = 1\nduration = \"1s\"\npolicies = [\"p-edf+cbs-hard\"]\n\
+         [[purse]]\nname = \"disk\"\nperiod = \"100ms\"\nbudget = \"60ms\"\n\
+         [[purse]]\nname = \"logs\"\nin = \"disk\"\nperiod = \"100ms\"\nbudget = \"10ms\"\n\
+         [[task]]\nname = \"a\"\nperiod = \"20ms\"\nbudget = \"14ms\"\npurse = \"logs\"\n\
+         work = { constant = \"14ms\" }\n";
+    let set = TaskSet::from_bytes(text.as_bytes(), Path::new("s.toml")).unwrap();
+    let Ok(Policy::Core { order, server }) = "p-edf+cbs-hard".parse() else { panic!() };
+    let all = purses(&set, Some((order, server)));
+    assert!((all[0].asked - 0.1).abs() < 1e-9 && (all[1].asked - 0.7).abs() < 1e-9);
+    assert_eq!((all[0].fits, all[1].fits), (Some(true), Some(false)));
+}
+
+#[test]
 fn what_is_said_of_a_purse_is_what_its_takers_may_take_in_a_cycle() {
     // In 100 ms of each task: 8 of a job that ends at its deadline, 8 of the next, which begins then, and 40 and 80 ms
     // after that 8 each; the last is whole, for 100 − 88 are left.

@@ -1,0 +1,394 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Granting: who may reserve for which process or thread, with what budget, on which CPUs; and what is done then.
+
+use super::*;
+
+impl<E: Engine, S: System> Book<E, S> {
+    pub(super) fn reserve(&mut self, peer: Peer, r: &Reserve) -> Result<Response, Problem> {
+        r.check().or_else(|e| problem(e, "ask again with other values"))?;
+        let within = self.group_named(peer, r.group.as_deref())?;
+        let (watch, affinity) = self.examine(peer, r)?;
+        let room = self.room_for(r, affinity, within)?;
+        self.check_length(peer, r, room, self.rooms[room].settings.server)?;
+        self.check_class(r, room)?;
+        self.check_value(r, room, within)?;
+        self.purse_named(peer, r.purse.as_deref(), room)?;
+        let lives = |h: &&Held| {
+            let gone = h.watch.as_ref().is_none_or(|watch| self.system.gone(watch));
+            h.state == State::Live && h.record.pid == r.pid && !gone
+        };
+        // Threads may have one each, but not beside one of the whole process, which is theirs, too.
+        let thread = r.thread.unwrap_or(0);
+        let same = |h: &&Held| thread == 0 || [0, thread].contains(&h.record.thread);
+        if let Some(h) = self.held.values().filter(lives).find(same) {
+            let whose = match h.record.thread {
+                0 => format!("process {}", r.pid),
+                tid => format!("thread {tid} of process {}", r.pid),
+            };
+            return problem(
+                format!("{whose} already has reservation {}", h.record.id),
+                "release that one first",
+            );
+        }
+        if let Some(group) = within {
+            let (budget, period) = (r.budget_ns, r.period_ns);
+            self.part(group, &Newcomer { uid: peer.uid, budget, period, weight: None })?;
+        }
+        let demand = self.demand(r, affinity, room)?;
+        match self.space(peer, &demand, room, within)? {
+            Ok(place) => self.grant(peer, r, watch, demand, (room, place), within),
+            Err(refusal) => Ok(self.refuse(*refusal)),
+        }
+    }
+
+    /// Whether budget and period are such as can be served.
+    pub(super) fn check_length(
+        &self,
+        peer: Peer,
+        r: &Reserve,
+        room: usize,
+        server: Server,
+    ) -> Result<(), Problem> {
+        if peer.uid != 0 && r.budget_ns < limits::BUDGET_MIN {
+            let least = format_duration(limits::BUDGET_MIN);
+            let asked = format_duration(r.budget_ns);
+            return problem(
+                format!("a budget of {asked} is too short to be enforced"),
+                format!("ask for at least {least}; a longer period keeps the share the same"),
+            );
+        }
+        self.check_rest(r, room, server)
+    }
+
+    /// Whether nobody has to rest for longer than the kernel lets anybody wait.
+    pub(super) fn check_rest(
+        &self,
+        r: &Reserve,
+        room: usize,
+        server: Server,
+    ) -> Result<(), Problem> {
+        let settings = &self.rooms[room].settings;
+        if settings.longest_rest(server, r.budget_ns, r.period_ns) > REST_MOST {
+            let rests = server.rests();
+            let policy = if rests { server.name().into() } else { settings.policy() };
+            let most = format_duration(REST_MOST);
+            return problem(
+                format!(
+                    "under {policy} a program that has used up its budget waits for the next period: {} here, \
+                     and the kernel ends a scheduler that keeps anybody waiting for 10s",
+                    format_duration(r.period_ns - r.budget_ns)
+                ),
+                format!(
+                    "ask for a period at most {most} longer than the budget; the same share will do"
+                ),
+            );
+        }
+        Ok(())
+    }
+
+    /// Whether there is room for what is asked for, and where. A member is where its group is.
+    pub(super) fn space(
+        &mut self,
+        peer: Peer,
+        demand: &Demand,
+        room: usize,
+        within: Option<u32>,
+    ) -> Result<Result<Place, Box<Refusal>>, Problem> {
+        self.refresh_above(ABOVE_FRESH);
+        self.look_at_cpus();
+        if let Some(group) = within {
+            return self.member_place(peer, demand, group).map(Ok);
+        }
+        Ok(match self.user_limit(peer, demand, room) {
+            Ok(()) => self.rooms[room].admission.test(demand),
+            Err(refusal) => Err(refusal),
+        })
+    }
+
+    /// Values that would fit are rounded to what people like to read, on the side that fits.
+    pub(super) fn refuse(&mut self, mut refusal: Refusal) -> Response {
+        self.refused += 1;
+        let nearest = &mut refusal.nearest;
+        nearest.budget_ns = nearest.budget_ns.map(|b| if b > 100 * US { b / US * US } else { b });
+        nearest.period_ns = nearest.period_ns.map(|p| p.next_multiple_of(US).min(HOUR));
+        Response::Refused(refusal)
+    }
+
+    /// Whether this user may reserve for this process or thread; returns a watch on it and where it may run.
+    pub(super) fn examine(&self, peer: Peer, r: &Reserve) -> Result<(Watch, u64), Problem> {
+        let pid = r.pid;
+        let none = || match r.thread {
+            None => Problem(format!("there is no process {pid}"), "give a pid that lives".into()),
+            Some(tid) => Problem(
+                format!("process {pid} has no thread {tid}"),
+                "give a tid that lives, and the pid of its process".into(),
+            ),
+        };
+        let watch = self.system.watch(pid, r.thread).map_err(|e| match e.raw_os_error() {
+            Some(libc::EMFILE | libc::ENFILE) => Problem(
+                format!("process {pid} cannot be watched: {e}"),
+                "give reservations back, or raise the limit of open files".into(),
+            ),
+            _ => none(),
+        })?;
+        let facts = self.system.facts(pid, r.thread).map_err(|_| none())?;
+        if self.system.gone(&watch) {
+            return Err(none());
+        }
+        owned(peer, pid, &facts)?;
+        if facts.kernel {
+            return problem(
+                format!("process {pid} is a thread of the kernel"),
+                "reserve for a program",
+            );
+        }
+        Ok((watch, facts.cpus))
+    }
+
+    /// Whether a process whose threads have just joined a reservation is still the one that was examined, and its
+    /// user's.
+    pub(super) fn confirm(&self, peer: Peer, id: u32) -> Result<(), Problem> {
+        let held = &self.held[&id];
+        let watch = held.watch.as_ref().expect("a process's reservation has a watch");
+        let pid = watch.pid;
+        let ended = || match held.record.thread {
+            0 => Problem(format!("process {pid} has ended"), "give a pid that lives".into()),
+            tid => Problem(
+                format!("thread {tid} of process {pid} has ended"),
+                "give a tid that lives".into(),
+            ),
+        };
+        if peer.uid != 0 {
+            let facts = self.system.facts(pid, None).map_err(|_| ended())?;
+            owned(peer, pid, &facts)?;
+        }
+        if self.system.gone(watch) { Err(ended()) } else { Ok(()) }
+    }
+
+    /// What is asked of the admission test.
+    pub(super) fn demand(
+        &self,
+        r: &Reserve,
+        affinity: u64,
+        room: usize,
+    ) -> Result<Demand, Problem> {
+        let settings = &self.rooms[room].settings;
+        let all = u64::MAX >> (64 - settings.cpus);
+        let asked = match &r.cpus {
+            None => all,
+            Some(list) => {
+                if let Some(cpu) = list.iter().find(|c| **c >= settings.cpus) {
+                    let there = format_cpus(&cpus_of(all));
+                    return problem(
+                        format!("there is no CPU {cpu}"),
+                        format!("the CPUs are {there}"),
+                    );
+                }
+                mask_of(list)
+            }
+        };
+        let cpus = asked & affinity & settings.usable & settings.set;
+        if cpus == 0 {
+            let show = |mask| format_cpus(&cpus_of(mask & all));
+            return problem(
+                format!(
+                    "no CPU is left: asked for are {}, the process may run on {}, reservations on {}",
+                    show(asked),
+                    show(affinity),
+                    show(settings.usable & settings.set)
+                ),
+                "choose CPUs that are in all three, or change the process's affinity (taskset)",
+            );
+        }
+        Ok(Demand {
+            name: r.name.clone(),
+            budget: r.budget_ns,
+            period: r.period_ns,
+            deadline: r.deadline(),
+            cpus: (cpus != all & settings.set).then(|| cpus_of(cpus)),
+            hard: r.class == Some(Rank::Hard),
+        })
+    }
+
+    /// What ordinary users may hold.
+    pub(super) fn user_limit(
+        &self,
+        peer: Peer,
+        demand: &Demand,
+        room: usize,
+    ) -> Result<(), Box<Refusal>> {
+        if peer.uid == 0 {
+            return Ok(());
+        }
+        // What has ended counts until its last words are fetched: it has a place, too.
+        let mine = || self.held.values().filter(|h| h.record.uid == peer.uid);
+        // Members take of what their groups hold.
+        let live = mine().filter(|h| h.state == State::Live && h.within.is_none());
+        let total = self.user_total();
+        let held: Vec<(u32, &Demand)> = live.map(|h| (h.record.id, &h.demand)).collect();
+        let ended = mine().filter(|h| h.state != State::Live).count();
+        let admission = &self.rooms[room].admission;
+        limits::user(total, &held, ended, demand, |smaller| admission.test(smaller))
+    }
+
+    pub(super) fn grant(
+        &mut self,
+        peer: Peer,
+        r: &Reserve,
+        watch: Watch,
+        demand: Demand,
+        (room, place): (usize, Place),
+        within: Option<u32>,
+    ) -> Result<Response, Problem> {
+        let settings = &self.rooms[room].settings;
+        let (kind, policy, set) = (settings.kind(), settings.policy(), settings.name.clone());
+        let wanted = Reservation {
+            budget: r.budget_ns,
+            period: r.period_ns,
+            deadline: r.deadline(),
+            place: place.clone(),
+            kind,
+            order: self.order_within(within, room),
+            marks: r.marks,
+            value: r.value.unwrap_or(0) * VALUE,
+            account: self.account_within(peer, within)?,
+            hard: demand.hard,
+            draws: false,
+            group: false,
+            within,
+            purse: self.purse_named(peer, r.purse.as_deref(), room)?,
+        };
+        let id = match self.enter(&wanted, &demand, room)? {
+            Ok(id) => id,
+            Err(refusal) => return Ok(self.refuse(*refusal)),
+        };
+        let cpus = cpus_of(place.all_cpus() & self.online);
+        let record = protocol::Reservation {
+            id,
+            name: r.name.clone(),
+            pid: r.pid,
+            thread: r.thread.unwrap_or(0),
+            uid: peer.uid,
+            budget_ns: r.budget_ns,
+            period_ns: r.period_ns,
+            deadline_ns: r.deadline(),
+            group: r.group.clone().unwrap_or_default(),
+            set,
+            ..Default::default()
+        };
+        self.granted += 1;
+        let held = Held {
+            order: self.granted,
+            state: State::Live,
+            guaranteed: true,
+            connection: Some(peer.connection),
+            watch: Some(watch),
+            room,
+            demand,
+            place,
+            since: Instant::now(),
+            record,
+            within,
+            members: None,
+            portion: Portion::Budget,
+            purse: wanted.purse,
+            draws: Vec::new(),
+        };
+        self.held.insert(id, held);
+        let (joined, left_out) = self.enlist(r.pid, r.thread, id);
+        // What was looked at by number may have been another process since: the watch says whether it was.
+        if let Err(problem) = self.confirm(peer, id) {
+            self.close(id);
+            return Err(problem);
+        }
+        if joined == 0 {
+            self.close(id);
+            let which = r.thread.map_or("no thread".into(), |tid| format!("thread {tid}"));
+            let cannot = if r.thread.is_some() { "cannot" } else { "can" };
+            return problem(
+                format!("{which} of process {} {cannot} be served", r.pid),
+                "give its threads the policy SCHED_OTHER (chrt --other --pid 0 PID) and ask again",
+            );
+        }
+        self.divide(within);
+        if left_out > 0 {
+            let what = format!(
+                "reservation {id} ({}) does not cover {left_out} of its threads, which have a \
+                 policy of their own (SCHED_FIFO, SCHED_RR or SCHED_DEADLINE)",
+                r.name
+            );
+            self.note(Some(peer.uid), what);
+        }
+        let thread = r.thread.map(|tid| format!("thread {tid} of ")).unwrap_or_default();
+        let what = format!(
+            "reservation {id}: {} every {} for {} ({thread}process {}, user {})",
+            format_duration(r.budget_ns),
+            format_duration(r.period_ns),
+            r.name,
+            r.pid,
+            peer.uid
+        );
+        self.note(Some(peer.uid), what);
+        Ok(Response::Granted { id, policy, cpus })
+    }
+
+    /// Has the scheduler make a reservation, and books it if it takes CPU time of its own. Returns its id.
+    pub(super) fn enter(
+        &mut self,
+        wanted: &Reservation,
+        demand: &Demand,
+        room: usize,
+    ) -> Result<Result<u32, Box<Refusal>>, Problem> {
+        let failed =
+            |e: anyhow::Error| Problem(format!("{e:#}"), "release a reservation first".into());
+        let id = self.engine.reserve(wanted).map_err(failed)?;
+        if wanted.within.is_none()
+            && let Err(refusal) = self.rooms[room].admission.admit(id, demand)
+        {
+            let _ = self.engine.release(id); // it has no threads yet
+            return Ok(Err(refusal));
+        }
+        Ok(Ok(id))
+    }
+
+    /// Puts all threads of a process, or one, under a reservation: how many joined, how many could not.
+    /// What they create meanwhile inherits, or is found by another look.
+    pub(super) fn enlist(&mut self, pid: u32, only: Option<u32>, id: u32) -> (usize, usize) {
+        let wanted = |tid: &i32| only.is_none_or(|only| *tid as u32 == only);
+        let (mut joined, mut left_out) = (0, Vec::new());
+        let mut seen = std::collections::BTreeSet::new();
+        for _ in 0..LOOKS {
+            let threads = self.system.threads(pid).unwrap_or_default();
+            let mut new: Vec<i32> = threads.into_iter().filter(wanted).collect();
+            new.retain(|tid| seen.insert(*tid));
+            if new.is_empty() {
+                break;
+            }
+            for tid in new {
+                match self.engine.assign(tid, Some(id)) {
+                    Ok(()) => joined += 1,
+                    Err(_) => left_out.push(tid),
+                }
+            }
+        }
+        // Some have merely ended, and their numbers may be others' by now.
+        let threads = self.system.threads(pid).unwrap_or_default();
+        left_out.retain(|tid| threads.contains(tid));
+        let members = self.engine.members(id);
+        for tid in seen.iter().filter(|tid| !threads.contains(tid) && members.contains(tid)) {
+            let _ = self.engine.assign(*tid, None);
+        }
+        (joined, left_out.len())
+    }
+}
+
+/// Whether a process acts as who asks and nobody else.
+fn owned(peer: Peer, pid: u32, facts: &Facts) -> Result<(), Problem> {
+    if peer.uid == 0 || facts.uids.iter().eq([&peer.uid]) {
+        return Ok(());
+    }
+    problem(
+        format!("process {pid} does not belong to user {} alone", peer.uid),
+        "reserve for your own processes only, or ask root to",
+    )
+}
