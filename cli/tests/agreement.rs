@@ -36,7 +36,7 @@ static GUEST: Mutex<()> = Mutex::new(());
 const MIGRATION_TOLERANCE: u64 = 200 * US;
 
 /// Random sets, each with another policy, unless `ONBEAT_SETS` says how many (docs/lab.md has the figures of more).
-const SETS: u64 = 6;
+const SETS: u64 = 4;
 
 /// One policy of one set.
 struct Trial {
@@ -426,15 +426,20 @@ fn members_of_groups_three_deep_end_their_jobs_alike_in_the_simulator_and_on_the
 fn split_reservations_change_cpus_at_the_same_instants_in_the_simulator_and_on_the_kernel() {
     let usual = [Server::None, Server::CbsHard, Server::Fcbs];
     let policies = CORE.iter().filter(|p| p.order.splits() && usual.contains(&p.server));
-    let trials: Vec<Trial> =
-        (0..).zip(policies).map(|(i, policy)| Trial { set: heavy(i, policy), policy }).collect();
+    // Each order and each of these servers at least once; with ONBEAT_SETS all of them.
+    let all = std::env::var_os("ONBEAT_SETS").is_some();
+    let trials: Vec<Trial> = (0..)
+        .zip(policies)
+        .filter(|(i, _)| all || i % 2 == 0)
+        .map(|(i, policy)| Trial { set: heavy(i, policy), policy })
+        .collect();
     let (_scratch, out) = folder("heavy");
     lab(&trials, &out);
     let results = compare(&trials, &out);
     let (agree, misses) = total(results.iter().map(|(result, _)| result));
     println!("all: {agree:.2} % agree, misses {misses:+.2} %");
     let moved = moved(&trials, &results);
-    assert!(moved.first >= 50, "sets that do not migrate show nothing: {moved:?}");
+    assert!(moved.first >= 25, "sets that do not migrate show nothing: {moved:?}");
     assert!(moved.fraction() >= 0.97, "{moved:?}");
     assert!(agree >= 97.0, "{agree} %");
     assert!(misses.abs() <= 0.5, "{misses} %");
@@ -451,7 +456,15 @@ fn the_movies_of_figure_11_end_alike_in_the_simulator_and_on_the_kernel() {
             policy,
         })
     };
-    let trials: Vec<Trial> = set.policies.iter().filter_map(shorter).collect();
+    let mut trials: Vec<Trial> = set.policies.iter().filter_map(shorter).collect();
+    if std::env::var_os("ONBEAT_SETS").is_none() {
+        // Every second one: what takes longest is to load them.
+        let mut turn = 0;
+        trials.retain(|_| {
+            turn += 1;
+            turn % 2 == 1
+        });
+    }
     let (_scratch, out) = folder("kato-11");
     lab(&trials, &out);
     let results = compare(&trials, &out);

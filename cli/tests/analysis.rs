@@ -362,11 +362,9 @@ fn a_group_with_too_little_says_where_and_what_would_be_enough() {
 fn what_no_test_of_groups_covers_is_shown_with_the_reason() {
     let file = grouped("12ms", "cpus = 2", "\"g-edf+cbs-hard\", \"p-edf+cbs\", \"p-rm+cbs-hard\"");
     let shown = said_by(&file);
-    for why in [
-        "no test covers a group on several CPUs",
-        "the rule cbs, which",
-        "groups among members under rm",
-    ] {
+    for why in
+        ["no test covers a group on several CPUs", "the rule cbs, which", "among members under rm"]
+    {
         assert!(shown.contains(why), "{why} in {shown}");
     }
     // Bound to a CPU the set as a whole is not tested, the groups are.

@@ -34,8 +34,8 @@ fn churn(kernel: Flavour, cpus: u32, options: &[&str]) {
 }
 
 #[test]
-fn nobody_is_lost_in_120_swaps_of_policies_and_orders_while_programs_come_and_go() {
-    churn(Flavour::Plain, 2, &["--swaps", "120", "--seed", "1", "--tasks", "16"]);
+fn nobody_is_lost_in_80_swaps_of_policies_and_orders_while_programs_come_and_go() {
+    churn(Flavour::Plain, 2, &["--swaps", "80", "--seed", "1", "--tasks", "16"]);
 }
 
 #[test]

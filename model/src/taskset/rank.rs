@@ -171,7 +171,7 @@ mod tests {
 
     #[test]
     fn a_group_may_have_best_efforts_servers_under_any_policy_and_be_there_for_them_alone() {
-        for policy in ["p-edf+cbs-hard", "edf-hsb-ns", "g-edzl+cbs-predict"] {
+        for policy in ["g-rm+cbs-hard", "edf-hsb-ns", "g-edzl+cbs-predict"] {
             let best_effort = "group = \"g\"\nbudget = \"1ms\"\nperiod = \"10ms\"";
             let text = format!(
                 "cpus = 2\nduration = \"1s\"\npolicies = [\"{policy}\"]\n{GROUP}[best_effort]\ncount = 1\n{best_effort}\n"
@@ -209,6 +209,12 @@ mod tests {
                 group,
                 "group = \"g\"\nservers = 3\nperiod = \"10ms\"\nbudget = \"1ms\"",
                 "more than",
+            ),
+            (
+                "p-edf+cbs-hard",
+                group,
+                "group = \"g\"\nperiod = \"10ms\"\nbudget = \"1ms\"",
+                "p-edf serves on one CPU",
             ),
             ("g-dasa+cbs", group, "group = \"g\"\nbudget = \"1ms\"", "chooses a set"),
             ("g-edf", group, "group = \"g\"\nbudget = \"1ms\"", "enforces no budgets"),

@@ -413,15 +413,13 @@ mod tests {
     #[test]
     fn best_efforts_servers_stay_with_their_group_and_are_in_no_other_part() {
         let group = |name: &str, set: &str| {
-            format!(
-                "[[group]]\nname = \"{name}\"\nbudget = \"5ms\"\nperiod = \"10ms\"\nset = \"{set}\"\n"
-            )
+            format!("[[group]]\nname = \"{name}\"\nbudget = \"5ms\"\nperiod = \"10ms\"\n{set}\n")
         };
         let drawn = "[best_effort]\ncount = 1\ngroup = \"h\"\nservers = 1\nbudget = \"1ms\"\n";
         let of = |group: &str| {
             task(&format!("group = \"{group}\"")).replace("\"t\"", &format!("\"t-{group}\""))
         };
-        let text = [TWO, drawn, &group("g", "default"), &group("h", "b"), &of("g"), &of("h")];
+        let text = [TWO, drawn, &group("g", ""), &group("h", "set = \"b\""), &of("g"), &of("h")];
         let set = parse(&text.concat()).unwrap();
         let inside = |part: usize| set.alone(part).servers_of_group().map(|(group, _)| group);
         assert_eq!((inside(0), inside(1), inside(2)), (None, None, Some(0)));
