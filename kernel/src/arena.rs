@@ -147,15 +147,11 @@ impl Arena {
         self.asked().store(shell::SHELL_NEW, Ordering::Release);
     }
 
-    /// Whether the request has been answered.
-    pub(crate) fn answered(&self) -> bool {
-        self.asked().load(Ordering::Acquire) == shell::SHELL_ANSWERED
-    }
-
     /// The request with its answer, when there is one.
     pub(crate) fn answer(&self) -> Option<shell::shell_request> {
+        let answered = self.asked().load(Ordering::Acquire) == shell::SHELL_ANSWERED;
         // SAFETY: as above.
-        self.answered().then(|| unsafe { (&raw const (*self.base).request).read_volatile() })
+        answered.then(|| unsafe { (&raw const (*self.base).request).read_volatile() })
     }
 
     /// Takes the request back, unless it is being carried out or has been: whether so.

@@ -14,9 +14,6 @@ use crate::arena::shell;
 /// So long a request may take. It waits for a timer, or for a CPU's next look at its clock; in the worst case for one
 /// that the kernel had no memory for.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// Most often a timer answers at once: meanwhile nobody else is to run here, as what is asked for in several steps
-/// stands half done between them.
-const SOON: Duration = Duration::from_micros(50);
 /// Between two looks whether it has been answered: at first, and at most.
 const LOOKS: [Duration; 2] = [Duration::from_micros(20), Duration::from_millis(2)];
 
@@ -37,10 +34,6 @@ impl Scheduler<'_> {
                 && self.arena.withdraw()
             {
                 return Err(e);
-            }
-            let called = Instant::now();
-            while !self.arena.answered() && called.elapsed() < SOON {
-                std::hint::spin_loop();
             }
             if let Some(answer) = self.arena.answer() {
                 if answer.result != 0 {
