@@ -32,13 +32,11 @@ fn share(name: &str) -> u64 {
 
 #[test]
 fn hard_and_soft_ones_that_never_sleep_get_their_budgets_and_no_more() {
-    // Soft ones may be late: up to one budget, 8 of 1000 ms, is had before or after the time watched.
-    let (hard, soft) = (396..=404, 392..=408);
-    for (name, within) in
-        [("hard-0", &hard), ("hard-1", &hard), ("soft-0", &soft), ("soft-1", &soft)]
-    {
+    // A budget is had anywhere in its period, by soft ones later, too: one more or less, 8 of 1000 ms, is within the time
+    // watched.
+    for name in ["hard-0", "hard-1", "soft-0", "soft-1"] {
         let had = share(name);
-        assert!(within.contains(&had), "{name}: {had}");
+        assert!((392..=408).contains(&had), "{name}: {had}");
     }
 }
 
