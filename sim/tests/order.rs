@@ -223,6 +223,7 @@ fn set_of(case: &Case) -> TaskSet {
             order: Others::default(),
             servers: None,
             group: None,
+            generators: None,
         }),
     }
 }
