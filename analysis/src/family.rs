@@ -127,6 +127,7 @@ impl Family {
                 sections: Vec::new(),
                 abort: false,
                 set: None,
+                bound: None,
                 work: Work::Trace {
                     path: format!("{name}-{}.csv", plan.name).into(),
                     start,

@@ -3,7 +3,8 @@
 //!
 //! Random work of copy c of entry i is drawn from ChaCha8 keyed by the task set's seed, stream (i, c): adding a task or
 //! a job changes no other. A task's threads beside the first, and best-effort loads, have streams of their own under
-//! other keys, as have generators. Only integer arithmetic and `libm` are used, so no platform's mathematics library shows.
+//! other keys, as have generators. Only integer arithmetic and `libm` are used, so no platform's mathematics library
+//! shows.
 
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{RngCore, SeedableRng};

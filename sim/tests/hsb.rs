@@ -153,7 +153,8 @@ fn generators_have_what_they_ask_for_where_there_is_room_and_their_servers_rate_
 
     // Where soft ones that never sleep leave 0.3 CPUs, of which two servers guarantee 0.2, thirty want 3.5.
     let text = "cpus = 2\nduration = \"5s\"\nbest_effort = { generators = 30 }\n\
-                [[task]]\nname = \"s\"\ncount = 2\nbudget = \"17ms\"\nperiod = \"20ms\"\nwork = { constant = \"20ms\" }\n";
+                [[task]]\nname = \"s\"\ncount = 2\nbudget = \"17ms\"\nperiod = \"20ms\"\n\
+                work = { constant = \"20ms\" }\n";
     let full = set(text);
     let (busy, _) = figures(&full);
     let least = busy.best_effort_least_cpus.unwrap();

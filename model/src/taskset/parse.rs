@@ -8,8 +8,8 @@ use toml::de::DeTable;
 
 use super::table::{self, At, Fault, Table, fault};
 use super::{
-    BestEffort, CpuSet, Group, Kernel, LoadError, Overheads, Purse, TaskEntry, TaskSet, generators,
-    group, limits, load, purse, rank, sections, sets, work,
+    BestEffort, CpuSet, Group, Kernel, LoadError, Overheads, Purse, TaskEntry, TaskSet, bound,
+    generators, group, limits, load, purse, rank, sections, sets, work,
 };
 use crate::others::Others;
 use crate::policy::{DEFAULT_SHARE, Policy};
@@ -33,9 +33,10 @@ const TOP: [&str; 16] = [
     "task",
     "best_effort",
 ];
-const TASK: [&str; 19] = [
+const TASK: [&str; 20] = [
     "name", "count", "period", "deadline", "budget", "offset", "stagger", "affinity", "marks",
-    "user", "value", "class", "group", "purse", "set", "threads", "sections", "abort", "work",
+    "user", "value", "class", "group", "purse", "set", "threads", "sections", "abort", "bound",
+    "work",
 ];
 const EXAMPLE: &str = "cpus = 1, duration = \"1s\" and a [[task]] with name, period and work";
 
@@ -279,6 +280,7 @@ fn task(folder: &Path, t: &Table<'_, '_>, cpus: u32, duration: u64) -> Result<Ta
         sections: Vec::new(),
         abort: sections::abort(t, &work)?,
         set: None,
+        bound: bound::read(t, budget_given)?,
         work,
     })
 }
