@@ -127,6 +127,7 @@ impl Family {
                 sections: Vec::new(),
                 abort: false,
                 set: None,
+                bound: None,
                 work: Work::Trace {
                     path: format!("{name}-{}.csv", plan.name).into(),
                     start,
@@ -157,6 +158,7 @@ impl Family {
                 order: Others::default(),
                 servers: None,
                 group: None,
+                generators: None,
             }),
             name,
         }

@@ -166,7 +166,14 @@ fn drawn(i: u64, policy: &'static CorePolicy) -> TaskSet {
     let servers = Servers { count: 1, budget: outermost.budget / 4, period: outermost.period };
     outermost.budget = (outermost.budget + servers.budget).min(outermost.period);
     let (servers, group) = (Some(servers), Some(0));
-    set.best_effort = Some(BestEffort { count: 3, nice: 0, order: Others::Fair, servers, group });
+    set.best_effort = Some(BestEffort {
+        count: 3,
+        nice: 0,
+        order: Others::Fair,
+        servers,
+        group,
+        generators: None,
+    });
     set
 }
 
@@ -190,6 +197,7 @@ fn entry(k: u32, period: u64, budget: u64, offset: u64, overrun: u64) -> TaskEnt
         sections: Vec::new(),
         abort: false,
         set: None,
+        bound: None,
         work: Work::Uniform(budget * 40 / 100, budget * overrun / 100),
     }
 }

@@ -172,6 +172,7 @@ fn any_set() -> impl Strategy<Value = TaskSet> {
                     sections: Vec::new(),
                     abort: false,
                     set: None,
+                    bound: None,
                     work: Work::Uniform(budget, budget),
                 }
             };

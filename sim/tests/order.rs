@@ -197,6 +197,7 @@ fn set_of(case: &Case) -> TaskSet {
         sections: Vec::new(),
         abort: false,
         set: None,
+        bound: None,
         work: Work::Uniform(task.times[0] / 2, task.times[0]),
     };
     TaskSet {
@@ -223,6 +224,7 @@ fn set_of(case: &Case) -> TaskSet {
             order: Others::default(),
             servers: None,
             group: None,
+            generators: None,
         }),
     }
 }

@@ -134,6 +134,7 @@ impl Played {
             sections: Vec::new(),
             abort: false,
             set: None,
+            bound: None,
             work: Work::Constant(task.wcet.saturating_mul(self.stretch)),
         };
         TaskSet {

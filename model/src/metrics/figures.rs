@@ -56,6 +56,8 @@ pub struct Metrics {
     pub jitter_max_ms: f64,
     /// CPU time of best-effort tasks over the length of the run.
     pub best_effort_cpus: f64,
+    /// The least of the same over the whole seconds of the run; `None` if nobody counted them.
+    pub best_effort_least_cpus: Option<f64>,
     /// CPU time of all other tasks over the length of the run.
     pub reserved_cpus: f64,
     /// CPU time of a job that finished, on average, µs: what it does, and what the kernel does in its name.
@@ -134,6 +136,11 @@ pub struct TaskMetrics {
     pub tardiness_mean_ms: f64,
     pub tardiness_p99_ms: f64,
     pub tardiness_max_ms: f64,
+    /// Its bounds in the task-set file: [`crate::taskset::Bound`], ms.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bound_tardiness_ms: Option<f64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bound_expected_ms: Option<f64>,
     pub response_mean_ms: f64,
     pub response_p99_ms: f64,
     pub response_max_ms: f64,

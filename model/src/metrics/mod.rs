@@ -141,6 +141,8 @@ fn figures(
             tardiness_mean_ms: stats.tardiness.0,
             tardiness_p99_ms: stats.tardiness.1,
             tardiness_max_ms: stats.tardiness.2,
+            bound_tardiness_ms: None,
+            bound_expected_ms: None,
             response_mean_ms: stats.response.0,
             response_p99_ms: stats.response.1,
             response_max_ms: stats.response.2,
@@ -210,6 +212,7 @@ fn figures(
     let per_second =
         |ns: u64| if run.horizon_ns == 0 { 0.0 } else { ns as f64 / run.horizon_ns as f64 };
     total.best_effort_cpus = per_second(best_effort_ns);
+    total.best_effort_least_cpus = usage.least_second.map(|ns| ns as f64 / SEC as f64);
     total.reserved_cpus = per_second(reserved_ns);
     total.exhaustions = usage.count(EventKind::Exhaust);
     total.replenishments = usage.count(EventKind::Replenish);

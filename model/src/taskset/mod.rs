@@ -2,6 +2,8 @@
 //! The task-set file: what runs, on how many CPUs, for how long, under which policies. docs/task-set.md is the
 //! reference for its keys; this module is what the rooms see of it once it has been read and found sound.
 
+mod bound;
+mod generators;
 mod group;
 mod load;
 mod parse;
@@ -16,8 +18,10 @@ mod table;
 mod work;
 mod write;
 
+pub use bound::Bound;
+pub use generators::Generators;
 pub use group::{Division, Group, Portion};
-pub use load::{Arrivals, BestEffortLoad};
+pub use load::{Arrivals, BestEffortLoad, Sleeper};
 pub use purse::{Purse, Segment};
 pub use sections::{Section, Step};
 pub use sets::{CpuSet, DEFAULT_SET, Part, home};
@@ -206,6 +210,9 @@ pub struct TaskEntry {
     /// Index of the set that is to serve it in [`TaskSet::sets`]; `None` = as [`TaskSet::part_of`] says.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub set: Option<usize>,
+    /// By how much it is late at most, as analysis says; only results speak of it. Such a task has a budget.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bound: Option<Bound>,
     /// What each job does.
     pub work: Work,
 }
@@ -288,10 +295,10 @@ impl Work {
     }
 }
 
-/// CPU-bound processes without any reservation.
+/// Processes without any reservation: CPU-bound ones and generators.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BestEffort {
-    /// How many.
+    /// How many CPU-bound ones.
     pub count: u32,
     /// Their nice value, −20 to 19.
     pub nice: i32,
@@ -304,6 +311,9 @@ pub struct BestEffort {
     /// Index in [`TaskSet::groups`] of the group whose members its servers are; they are then what `servers` says.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub group: Option<usize>,
+    /// Programs to which jobs come at random, with the same nice value.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub generators: Option<Generators>,
 }
 
 /// One periodic task: a copy of an entry.

@@ -4,8 +4,8 @@
 use std::fmt::Write;
 
 use super::{
-    BestEffortLoad, CpuSet, Group, Kernel, Overheads, Portion, Purse, Section, Segment, TaskEntry,
-    TaskSet, Work,
+    BestEffortLoad, CpuSet, Generators, Group, Kernel, Overheads, Portion, Purse, Section, Segment,
+    TaskEntry, TaskSet, Work,
 };
 use crate::units::{format_duration, format_percent};
 
@@ -60,6 +60,9 @@ impl TaskSet {
                 line(&mut text, "budget", &time(servers.budget));
                 line(&mut text, "period", &time(servers.period));
             }
+        }
+        if let Some(of) = self.best_effort.and_then(|b| b.generators) {
+            of.to_toml(&mut text);
         }
         self.loads.iter().for_each(|load| load.to_toml(&mut text));
         text
@@ -174,7 +177,28 @@ impl TaskEntry {
         if self.abort {
             line(text, "abort", &quoted("at-deadline"));
         }
+        if let Some(bound) = self.bound {
+            let one = |(key, ns): (&str, Option<u64>)| Some(format!("{key} = {}", time(ns?)));
+            let parts = [("tardiness", bound.tardiness), ("expected", bound.expected)];
+            let parts: Vec<String> = parts.into_iter().filter_map(one).collect();
+            line(text, "bound", &format!("{{ {} }}", parts.join(", ")));
+        }
         line(text, "work", &format!("{{ {} }}", self.work.to_toml()));
+    }
+}
+
+impl Generators {
+    fn to_toml(self, text: &mut String) {
+        line(text, "generators", &self.count.to_string());
+        let times = [
+            ("gap", self.gap),
+            ("longest_gap", self.longest_gap),
+            ("mean", self.mean),
+            ("least", self.least),
+            ("most", self.most),
+        ];
+        let all = times.map(|(key, ns)| format!("{key} = {}", time(ns)));
+        line(text, "generator", &format!("{{ {} }}", all.join(", ")));
     }
 }
 
@@ -258,6 +282,8 @@ mod tests {
             order = "berate"
             servers = 2
             budget = "3ms"
+            generators = 5
+            generator = { gap = "50ms", least = "1ms" }
             [[best_effort.load]]
             name = "editor"
             count = 2
@@ -278,6 +304,7 @@ mod tests {
             value = 7
             class = "hard"
             abort = "at-deadline"
+            bound = { expected = "9ms" }
             threads = 3
             sections = [
                 { resource = "bus", from = "1ns", length = "4ns" },
