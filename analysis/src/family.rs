@@ -126,6 +126,7 @@ impl Family {
                 threads: 1,
                 sections: Vec::new(),
                 abort: false,
+                frames: None,
                 set: None,
                 work: Work::Trace {
                     path: format!("{name}-{}.csv", plan.name).into(),

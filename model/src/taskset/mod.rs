@@ -2,10 +2,12 @@
 //! The task-set file: what runs, on how many CPUs, for how long, under which policies. docs/task-set.md is the
 //! reference for its keys; this module is what the rooms see of it once it has been read and found sound.
 
+mod frames;
 mod group;
 mod load;
 mod parse;
 mod plays;
+mod pool;
 mod purse;
 mod rank;
 #[cfg(test)]
@@ -16,8 +18,10 @@ mod table;
 mod work;
 mod write;
 
+pub use frames::Frames;
 pub use group::{Division, Group, Portion};
 pub use load::{Arrivals, BestEffortLoad};
+pub use pool::Reel;
 pub use purse::{Purse, Segment};
 pub use sections::{Section, Step};
 pub use sets::{CpuSet, DEFAULT_SET, Part, home};
@@ -203,6 +207,9 @@ pub struct TaskEntry {
     /// A job that is not complete at its deadline is given up.
     #[serde(default, skip_serializing_if = "is_false")]
     pub abort: bool,
+    /// It shows what another task decodes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub frames: Option<Frames>,
     /// Index of the set that is to serve it in [`TaskSet::sets`]; `None` = as [`TaskSet::part_of`] says.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub set: Option<usize>,
@@ -256,6 +263,13 @@ pub enum Work {
         /// Its contents, never empty.
         values: Arc<[u64]>,
     },
+    /// Each copy plays another recorded movie of several while there are some left, from a frame on that is drawn, too.
+    Pool {
+        /// The file, as written in the task set.
+        path: PathBuf,
+        /// Its movies, at least one.
+        reels: Arc<[Reel]>,
+    },
     /// Decodes a movie, one job a frame; lab only.
     Movie {
         /// As written in the task set; the lab finds or fetches it.
@@ -276,6 +290,7 @@ impl Work {
             | Work::Normal { max: most, .. }
             | Work::Exponential { max: most, .. } => Some(*most),
             Work::Trace { values, .. } => values.iter().max().copied(),
+            Work::Pool { reels, .. } => reels.iter().flat_map(|reel| reel.iter()).max().copied(),
             Work::Movie { .. } | Work::Program(_) => None,
         }
     }
