@@ -158,6 +158,7 @@ impl Family {
                 order: Others::default(),
                 servers: None,
                 group: None,
+                generators: None,
             }),
             name,
         }

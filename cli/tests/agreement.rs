@@ -166,7 +166,14 @@ fn drawn(i: u64, policy: &'static CorePolicy) -> TaskSet {
     let servers = Servers { count: 1, budget: outermost.budget / 4, period: outermost.period };
     outermost.budget = (outermost.budget + servers.budget).min(outermost.period);
     let (servers, group) = (Some(servers), Some(0));
-    set.best_effort = Some(BestEffort { count: 3, nice: 0, order: Others::Fair, servers, group });
+    set.best_effort = Some(BestEffort {
+        count: 3,
+        nice: 0,
+        order: Others::Fair,
+        servers,
+        group,
+        generators: None,
+    });
     set
 }
 

@@ -31,6 +31,13 @@ fn two_runs_of_one_file_give_the_same_json_also_with_our_scheduler_loaded() {
     }
     let policies: Vec<_> = first["runs"].as_array().unwrap().iter().map(|r| &r["policy"]).collect();
     assert_eq!(policies, ["fifo", "g-edf+fcbs"]);
+    for run in first["runs"].as_array().unwrap() {
+        let least = run["metrics"]["best_effort_least_cpus"].as_f64().unwrap();
+        assert!(least > 0.0 && least < 2.0, "{least}");
+        let generator =
+            run["tasks"].as_array().unwrap().iter().find(|t| t["name"] == "generator-0");
+        assert!(generator.unwrap()["wakes"].as_u64().unwrap() > 0, "{run}");
+    }
     // A policy has the same figures alone and among others.
     let alone = lasting(object(&onbeat(&["lab", file.path(), "--json", "--policy", "fcbs"])));
     assert_eq!(alone["runs"][0], first["runs"][1]);

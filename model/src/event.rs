@@ -64,11 +64,13 @@ pub enum EventKind {
     Plan = 24,
     /// A server whose budget was used up has had `a` ns of the slack of its domain (`cpu` its first); `b` its deadline.
     Lend = 25,
+    /// All best-effort tasks together have had `a` ns of CPU time in whole second `b` of the run, from 0.
+    BestEffort = 26,
 }
 
 impl EventKind {
     /// Every kind, in the order of their numbers.
-    pub const ALL: [EventKind; 25] = [
+    pub const ALL: [EventKind; 26] = [
         Self::Release,
         Self::Complete,
         Self::Run,
@@ -94,6 +96,7 @@ impl EventKind {
         Self::Wake,
         Self::Plan,
         Self::Lend,
+        Self::BestEffort,
     ];
 
     /// The kind with this number, if there is one.
@@ -229,7 +232,7 @@ mod tests {
             assert_eq!(EventKind::from_u32(*kind as u32), Some(*kind));
         }
         assert_eq!(EventKind::from_u32(0), None);
-        assert_eq!(EventKind::from_u32(26), None);
+        assert_eq!(EventKind::from_u32(27), None);
         assert_eq!(StopReason::from_u64(3), Some(StopReason::Exited));
         assert_eq!(StopReason::from_u64(4), None);
     }

@@ -3,12 +3,14 @@
 //!
 //! Random work of copy c of entry i is drawn from ChaCha8 keyed by the task set's seed, stream (i, c): adding a task or
 //! a job changes no other. A task's threads beside the first, and best-effort loads, have streams of their own under
-//! other keys. Only integer arithmetic and `libm` are used, so no platform's mathematics library shows.
+//! other keys, as have generators. Only integer arithmetic and `libm` are used, so no platform's mathematics library shows.
 
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{RngCore, SeedableRng};
 
-use crate::taskset::{Arrivals, BestEffortLoad, GRACE, TaskCopy, TaskSet, Work};
+use crate::taskset::{
+    Arrivals, BestEffortLoad, GRACE, Generators, Sleeper, TaskCopy, TaskSet, Work,
+};
 use crate::units::US;
 
 /// The endless sequence of execution times (ns, at least 1) of one task.
@@ -71,6 +73,11 @@ impl<'w> WorkGen<'w> {
         ((self.rng.next_u64() >> 11) + 1) as f64 / (1u64 << 53) as f64
     }
 
+    /// Exponentially distributed, with this mean.
+    fn exponential(&mut self, mean: u64) -> f64 {
+        -(mean as f64) * libm::log(self.unit())
+    }
+
     /// Draws until the value lies in [1 µs, max]. The task-set file's rules keep the chance of each draw above one
     /// in ten, so the bound on the tries is only there against a hand-made `Work`.
     fn truncated(&mut self, max: u64, mut draw: impl FnMut(&mut Self) -> f64) -> u64 {
@@ -99,9 +106,7 @@ impl Iterator for WorkGen<'_> {
                 let angle = 2.0 * std::f64::consts::PI * g.unit();
                 mean as f64 + sd as f64 * radius * libm::cos(angle)
             }),
-            Work::Exponential { mean, max } => {
-                self.truncated(max, |g| -(mean as f64) * libm::log(g.unit()))
-            }
+            Work::Exponential { mean, max } => self.truncated(max, |g| g.exponential(mean)),
             Work::Trace { start, ref values, .. } => {
                 values[(start % values.len() + job % values.len()) % values.len()]
             }
@@ -133,29 +138,53 @@ pub fn thread_times(set: &TaskSet, task: &TaskCopy<'_>, thread: u32) -> Option<V
 const LOADS: u64 = 1 << 32;
 /// Keys by which pools are shuffled: above those.
 const POOL: u64 = 1 << 48;
+/// Keys of generators, of times and of gaps.
+const GENERATORS: [u64; 2] = [2 << 32, (2 << 32) + 1];
 
-/// When the bursts of a copy of a load come, ns from the beginning, and what each takes; as long as late jobs are
-/// waited for. `index` is that of the load in the set.
-pub fn bursts(
-    set: &TaskSet,
-    index: usize,
-    load: &BestEffortLoad,
-    copy: u32,
-) -> (Vec<u64>, Vec<u64>) {
+/// A sequence that only draws.
+const DRAWS: Work = Work::Constant(1);
+
+/// When bursts come, ns from the beginning, ascending, and what each takes, ns.
+pub type Bursts = (Vec<u64>, Vec<u64>);
+
+/// The bursts of a sleeper, as long as late jobs are waited for.
+pub fn bursts(set: &TaskSet, sleeper: &Sleeper<'_>) -> Bursts {
+    match *sleeper {
+        Sleeper::Load { index, load, copy } => of_load(set, index, load, copy),
+        Sleeper::Generator { of, number, .. } => of_generator(set, &of, number),
+    }
+}
+
+/// The times at which gaps of these lengths end, until `end`.
+fn one_after_another(mut gap: impl FnMut() -> u64, end: u64) -> Vec<u64> {
+    let mut last = 0u64;
+    let next = std::iter::repeat_with(|| {
+        last = last.saturating_add(gap());
+        last
+    });
+    next.take_while(|time| *time < end).collect()
+}
+
+/// Draws of a generator beyond its limits become these: where Kenna et al. say that times are limited, only that agrees
+/// with the throughput their figures show.
+fn of_generator(set: &TaskSet, of: &Generators, number: u32) -> Bursts {
+    let draws = |key: u64| WorkGen::keyed(&DRAWS, [set.seed, key], 0, number).expect("no program");
+    let [mut times, mut gaps] = GENERATORS.map(draws);
+    let gap = || (gaps.exponential(of.gap) as u64).clamp(1, of.longest_gap);
+    let arrivals = one_after_another(gap, set.duration + GRACE);
+    let time = |_: &u64| (times.exponential(of.mean) as u64).clamp(of.least, of.most);
+    let times = arrivals.iter().map(time).collect();
+    (arrivals, times)
+}
+
+fn of_load(set: &TaskSet, index: usize, load: &BestEffortLoad, copy: u32) -> Bursts {
     let end = set.duration + GRACE;
     let arrivals: Vec<u64> = match load.arrivals {
         Arrivals::Periodic => (0..end).step_by(load.period as usize).collect(),
         Arrivals::Poisson => {
-            let any = Work::Constant(1);
             let key = [set.seed, LOADS + 1];
-            let mut random = WorkGen::keyed(&any, key, index, copy).expect("a constant is known");
-            let mut gap = || (-(load.period as f64) * libm::log(random.unit())) as u64;
-            let mut last = 0u64;
-            let next = std::iter::repeat_with(|| {
-                last = last.saturating_add(gap());
-                last
-            });
-            next.take_while(|time| *time < end).collect()
+            let mut random = WorkGen::keyed(&DRAWS, key, index, copy).expect("no program");
+            one_after_another(|| random.exponential(load.period) as u64, end)
         }
     };
     let times = WorkGen::keyed(&load.work, [set.seed, LOADS], index, copy);
@@ -269,7 +298,7 @@ mod tests {
         let copy = set.copies().next().unwrap();
         let (first, second) = (thread_times(&set, &copy, 0), thread_times(&set, &copy, 1));
         assert_eq!(first, execution_times(&set, &copy));
-        let (arrivals, times) = bursts(&set, 0, &set.loads[0], 0);
+        let (arrivals, times) = bursts(&set, &set.sleepers().next().unwrap());
         assert!(first != second && first.unwrap()[..] != times[..100]);
         // 2000 are expected in the 2 s; five standard deviations are 224.
         assert!((1776..2224).contains(&arrivals.len()), "{}", arrivals.len());
@@ -277,6 +306,36 @@ mod tests {
         // Of a Poisson process e^-1 of the gaps are longer than the mean: 736, five deviations are 108.
         let long = arrivals.windows(2).filter(|pair| pair[1] - pair[0] > 1_000_000).count();
         assert!((628..844).contains(&long), "{long}");
+    }
+
+    #[test]
+    fn generators_ask_for_what_their_limits_say_and_each_has_a_sequence_of_its_own() {
+        let text = "cpus = 1\nduration = \"30min\"\nbest_effort = { generators = 2 }\n";
+        let mut set = TaskSet::from_bytes(text.as_bytes(), "x".as_ref()).unwrap();
+        let of = set.generators().unwrap();
+        let draw = |set: &TaskSet| -> Vec<_> { set.sleepers().map(|s| bursts(set, &s)).collect() };
+        let drawn = draw(&set);
+        assert!(drawn[0] != drawn[1]);
+        for (arrivals, times) in &drawn {
+            assert_eq!(arrivals.len(), times.len());
+            assert!(times.iter().all(|t| (of.least..=of.most).contains(t)));
+            let gaps = arrivals.windows(2).map(|pair| pair[1] - pair[0]);
+            assert!(gaps.clone().all(|gap| gap <= of.longest_gap));
+            // e^-2 of the gaps are cut, and 1 - e^-0.2 of the times are the least; of some 20,800 five standard
+            // deviations are 0.012 and 0.013.
+            let n = times.len() as f64;
+            let cut = gaps.filter(|gap| *gap == of.longest_gap).count() as f64 / n;
+            let least = times.iter().filter(|t| **t == of.least).count() as f64 / n;
+            assert!((cut - 0.1353).abs() < 0.012, "{cut}");
+            assert!((least - 0.1813).abs() < 0.013, "{least}");
+            // A time deviates by 9.6 ms, a gap by 62 ms: five standard errors of the means are 0.34 and 2.2 ms.
+            let mean = times.iter().sum::<u64>() as f64 / n;
+            assert!((mean - of.mean_time()).abs() < 0.34e6, "{mean}");
+            let gap = arrivals[arrivals.len() - 1] as f64 / n;
+            assert!((gap - of.mean_gap()).abs() < 2.2e6, "{gap}");
+        }
+        set.seed += 1;
+        assert!(draw(&set)[0] != drawn[0]);
     }
 
     #[test]

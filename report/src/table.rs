@@ -9,7 +9,7 @@ use crate::Outcome;
 use crate::limit::Limits;
 
 /// Column heads and what they mean; used by the page too.
-pub const COLUMNS: [(&str, &str); 16] = [
+pub const COLUMNS: [(&str, &str); 17] = [
     ("policy", "scheduling policy"),
     ("owed late", "owed jobs that finished late or not at all: the number that must be 0"),
     ("of owed", "jobs that would have been in time with exactly the budget in each period"),
@@ -28,6 +28,7 @@ pub const COLUMNS: [(&str, &str); 16] = [
     ("migr/job", "migrations per job"),
     ("CPU/job µs", "CPU time of a job, the kernel's in its name included"),
     ("BE CPUs", "CPU time of best-effort tasks over the length of the run"),
+    ("BE least", "the least of the same in any whole second of the run"),
     ("lost", "events that were lost; figures are lower bounds if there are any"),
 ];
 
@@ -64,6 +65,7 @@ fn row(o: &Outcome) -> Vec<String> {
         format!("{:.2}", m.migrations),
         mean(m.cpu_per_job_us, 1),
         format!("{:.3}", m.best_effort_cpus),
+        mean(m.best_effort_least_cpus, 3),
         m.lost_events.to_string(),
     ]
 }
@@ -84,7 +86,9 @@ pub(crate) fn summary(outcomes: &[&Outcome], limits: Option<&Limits>) -> Lines {
     let lost = outcomes.iter().any(|o| o.metrics.lost_events > 0);
     let aborted = outcomes.iter().any(|o| o.metrics.aborted > 0);
     let means = outcomes.iter().any(|o| o.metrics.mean_fps.is_some());
+    let seconds = outcomes.iter().any(|o| o.metrics.best_effort_least_cpus.is_some());
     let wanted = |head: &str| match head {
+        "BE least" => seconds,
         "lost" => lost,
         "aborted" => aborted,
         "worst fps" | "mean fps" | "sd" | "CPU/job µs" => means,

@@ -2,8 +2,9 @@
 //! The event loop: releases, completions and the core's own timers in order of time.
 
 use onbeat_core::ffi;
-use onbeat_model::event::Event;
+use onbeat_model::event::{Event, EventKind};
 use onbeat_model::taskset::Overheads;
+use onbeat_model::units::SEC;
 
 use crate::core::{Core, NOBODY};
 use crate::load::{Kind, Load, Work};
@@ -93,6 +94,8 @@ pub struct Engine {
     pub late: Option<(usize, usize)>,
     /// End with that job.
     pub stop_when_late: bool,
+    /// When the second ends whose best effort is counted, u64::MAX: none is; what best effort had before it, ns.
+    second: (u64, u64),
 }
 
 /// More events than this, 40 bytes each, are a mistake rather than a trace.
@@ -135,6 +138,8 @@ impl Engine {
         }
         let has_jobs = |t: &&Task| t.work.kind == Kind::Jobs && t.work.jobs() > 0;
         let unfinished = tasks.iter().filter(has_jobs).count();
+        let counted = tasks.iter().any(|t| t.work.kind != Kind::Jobs) && detail != Detail::Counters;
+        let second = (if counted { SEC } else { u64::MAX }, 0);
         let idle = Cpu {
             task: NOBODY,
             start: 0,
@@ -157,6 +162,7 @@ impl Engine {
             completed: 0,
             late: None,
             stop_when_late: false,
+            second,
         }
     }
 
@@ -184,7 +190,11 @@ impl Engine {
             {
                 break;
             }
-            self.now = next.max(self.now);
+            let next = next.max(self.now);
+            if next > self.second.0 {
+                self.seconds(next);
+            }
+            self.now = next;
             self.step(&due);
             if self.core.nearly_full() || self.detail == Detail::Jobs && self.events.batched() {
                 match &mut take {
@@ -194,9 +204,26 @@ impl Engine {
             }
         }
         if self.special.deadlock.is_none() {
-            self.now = if self.unfinished == 0 { self.now.max(least) } else { most };
+            let end = if self.unfinished == 0 { self.now.max(least) } else { most };
+            self.seconds(end);
+            self.now = end;
         }
         self.now
+    }
+
+    /// Notes what best effort has had in each second that ends by `until`, before which nothing else happens.
+    fn seconds(&mut self, until: u64) {
+        while self.second.0 <= until {
+            let (end, before) = self.second;
+            let others = self.tasks.iter().filter(|t| t.work.kind != Kind::Jobs);
+            let done: u64 = others.map(|t| t.executed).sum();
+            let runs = |c: &&Cpu| c.task != NOBODY && self.tasks[c.task].work.kind != Kind::Jobs;
+            let on = self.cpus.iter().filter(runs).map(|c| end.saturating_sub(c.start));
+            let had = done + on.sum::<u64>();
+            let event = Event::new(end, EventKind::BestEffort, had - before, end / SEC - 1);
+            self.events.push(event);
+            self.second = (end + SEC, had);
+        }
     }
 
     /// Does all that is due by now, of which the CPUs had `due` before.

@@ -34,11 +34,11 @@ fn ends(run: &Run, task: u32) -> Vec<u64> {
 
 #[test]
 fn a_display_waits_for_a_frame_that_the_queue_does_not_cover_and_shows_it_at_once() {
-    // With a queue of one, job j decodes frame j + 2. Job 0 ends at 35, 1 and 2 at 36 and 37, the others in time.
-    let (run, _, tasks) = play(2, &[35, 1, 1, 1, 1, 1], 1, "budget = \"10ms\"", 1);
-    assert_eq!(ends(&run, 0), [35, 36, 37, 38, 41, 51]);
-    // Frames 0 and 1 are there; frame 2, due at 20, comes at 35; then one after the other.
-    assert_eq!(ends(&run, 1), [1, 11, 36, 37, 41, 51]);
+    // With a queue of one, job j decodes frame j + 2.
+    let (run, tasks) = play(2, &[35, 2, 1, 1, 1, 1], 1, "budget = \"10ms\"", 1);
+    assert_eq!(ends(&run, 0), [35, 37, 38, 39, 41, 51]);
+    // Frames 0 and 1 are there; frame 2, due at 20, comes at 35, and frame 3, due at 30, at 37.
+    assert_eq!(ends(&run, 1), [1, 11, 36, 38, 41, 51]);
     let (decode, display) = (&tasks[0], &tasks[1]);
     assert_eq!((display.misses, display.tardiness_max_ms), (1, 6.0));
     assert_eq!((display.blocks, display.blocked_max_ms), (2, 15.0));
@@ -49,7 +49,7 @@ fn a_display_waits_for_a_frame_that_the_queue_does_not_cover_and_shows_it_at_onc
 
 #[test]
 fn a_longer_queue_hides_the_same_late_job() {
-    let (run, _, tasks) = play(2, &[35, 1, 1, 1, 1, 1], 3, "budget = \"10ms\"", 1);
+    let (run, tasks) = play(2, &[35, 2, 1, 1, 1, 1], 3, "budget = \"10ms\"", 1);
     assert_eq!(ends(&run, 1), [1, 11, 21, 31, 41, 51]);
     assert_eq!((tasks[1].misses, tasks[1].blocks, tasks[1].jitter_max_ms), (0, 0, 0.0));
 }

@@ -141,6 +141,30 @@ fn a_cpu_that_would_idle_runs_best_effort_beyond_its_servers() {
 }
 
 #[test]
+fn generators_have_what_they_ask_for_where_there_is_room_and_their_servers_rate_each_second_where_not()
+ {
+    // 0.118 CPUs each (e^-2 of the gaps and 1 - e^-0.2 of the times are cut), from which a minute of twelve deviates by
+    // 0.05: a burst and a gap deviate by about their means, and there are 700 a minute of each.
+    let text = "cpus = 8\nduration = \"60s\"\nbest_effort = { generators = 12 }\n";
+    let figures = |set: &TaskSet| onbeat_model::metrics::detailed(&simulated(set));
+    let (idle, tasks) = figures(&set(text));
+    assert!((1.30..1.53).contains(&idle.best_effort_cpus), "{}", idle.best_effort_cpus);
+    assert!(tasks.iter().all(|t| t.wakes > 300), "each comes to rest");
+
+    // Where soft ones that never sleep leave 0.3 CPUs, of which two servers guarantee 0.2, thirty want 3.5.
+    let text = "cpus = 2\nduration = \"5s\"\nbest_effort = { generators = 30 }\n\
+                [[task]]\nname = \"s\"\ncount = 2\nbudget = \"17ms\"\nperiod = \"20ms\"\nwork = { constant = \"20ms\" }\n";
+    let full = set(text);
+    let (busy, _) = figures(&full);
+    let least = busy.best_effort_least_cpus.unwrap();
+    assert!((0.29..0.31).contains(&busy.best_effort_cpus), "{}", busy.best_effort_cpus);
+    assert!((0.2..0.31).contains(&least), "{least}");
+    let policy = onbeat_model::policy::CORE.iter().find(|p| p.name == "g-hsb+cbs-hard").unwrap();
+    let brief = onbeat_sim::figures(&full, policy).unwrap().1;
+    assert_eq!(brief.best_effort_least_cpus, Some(least), "without events it is the same");
+}
+
+#[test]
 fn an_overrunning_hard_one_takes_nothing_from_a_soft_one_that_fills_the_cpu() {
     let text = "cpus = 1\nduration = \"1s\"\nbest_effort = { count = 4, servers = 0 }\n\
                 [[task]]\nname = \"h\"\nclass = \"hard\"\nbudget = \"4ms\"\nperiod = \"10ms\"\n\

@@ -224,6 +224,7 @@ fn set_of(case: &Case) -> TaskSet {
             order: Others::default(),
             servers: None,
             group: None,
+            generators: None,
         }),
     }
 }

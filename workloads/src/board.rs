@@ -58,6 +58,8 @@ pub struct Slot {
 pub struct Job {
     /// CPU time the job is to use, ns; 0 when the program decides itself.
     pub work: AtomicU64,
+    /// When it comes, after the origin; of best-effort work in bursts only.
+    pub release: AtomicU64,
     /// When it began to execute.
     pub start: AtomicU64,
     /// When it completed.
@@ -77,6 +79,8 @@ pub struct Plan {
     pub marks: bool,
     /// CPU time of each job, ns, one a job; 0 when the program decides itself.
     pub work: Vec<u64>,
+    /// When each comes, ns after the origin; empty: one period after the other.
+    pub releases: Vec<u64>,
 }
 
 /// The mapped board.
@@ -118,6 +122,9 @@ impl Board {
             first += plan.work.len() as u64;
             for (job, &work) in board.jobs(slot).iter().zip(&plan.work) {
                 job.work.store(work, Ordering::Relaxed);
+            }
+            for (job, &release) in board.jobs(slot).iter().zip(&plan.releases) {
+                job.release.store(release, Ordering::Relaxed);
             }
         }
         Ok(board)

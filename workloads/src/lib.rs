@@ -9,6 +9,7 @@
 //! The first three share [`pace`], which releases jobs on time, and [`board`], the shared memory
 //! through which the runner tells them what to do and they tell what happened.
 
+mod best_effort;
 pub mod board;
 pub mod burn;
 pub mod churn;

@@ -1,19 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The life of a periodic or best-effort process: prepare, wait for the origin, run, leave.
+//! The life of a periodic process: prepare, wait for the origin, run, leave. That of best effort: `best_effort.rs`.
 
 use crate::board::{Board, GO, Job, PREPARE, Plan, STOP, Slot};
-use crate::burn::{Burner, spin};
 use crate::sys;
 use anyhow::Result;
 use std::os::fd::RawFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
-
-/// How long before the origin best-effort processes begin to spin, ns: all CPUs are busy, and the
-/// processes spread over them, when the first job is released.
-const LEAD: u64 = 20_000_000;
-/// CPU time between two looks of a best-effort process at the clock, ns.
-const LOOK: u64 = 20_000;
 
 /// A process's place in a run.
 #[derive(Debug)]
@@ -50,7 +43,11 @@ impl Seat {
         Ok(Self { board: Arc::clone(&self.board), number })
     }
 
-    fn slot(&self) -> &Slot {
+    pub(crate) fn board(&self) -> &Board {
+        &self.board
+    }
+
+    pub(crate) fn slot(&self) -> &Slot {
         &self.board.slots()[self.number]
     }
 
@@ -61,7 +58,7 @@ impl Seat {
 
     /// Says that everything is prepared and waits for the origin; false when the run is called
     /// off. A process alone makes the origin itself.
-    fn wait_for_origin(&self, alone: bool) -> bool {
+    pub(crate) fn wait_for_origin(&self, alone: bool) -> bool {
         let header = self.board.header();
         if let Err(error) = sys::lock_memory() {
             eprintln!("onbeat: memory is not locked ({error}); page faults may delay jobs");
@@ -78,7 +75,7 @@ impl Seat {
         header.phase.load(Relaxed) == GO
     }
 
-    fn stopped(&self) -> bool {
+    pub(crate) fn stopped(&self) -> bool {
         self.board.header().phase.load(Relaxed) == STOP
     }
 
@@ -117,38 +114,17 @@ impl Seat {
                 onbeat_client::job_done();
             }
         }
-        // The runner reads this process's counters before it lets it go.
-        let phase = &self.board.header().phase;
-        while !alone && !self.stopped() {
-            sys::futex_wait(phase, GO, None);
+        if !alone {
+            self.wait_for_stop();
         }
         Ok(())
     }
 
-    /// Counts as fast as it can until the runner says stop, or for `alone` ns of real time, and
-    /// records the CPU time it had at the origin. Returns the count.
-    pub fn hog(&self, alone: Option<u64>) -> u64 {
-        let stretch = Burner::calibrate().iterations(LOOK);
-        if !self.wait_for_origin(alone.is_some()) {
-            return 0;
-        }
-        let origin = self.board.header().origin.load(Relaxed);
-        let end = alone.map_or(u64::MAX, |duration| origin + duration);
-        sys::sleep_until(origin.saturating_sub(LEAD));
-        let mut count = 0;
-        loop {
-            spin(stretch);
-            count += stretch;
-            let now = sys::monotonic();
-            let at_origin = &self.slot().cpu_at_origin;
-            if now >= origin && at_origin.load(Relaxed) == 0 {
-                // What it has used since: the time since, unless it did not run then.
-                let since = (now - origin).min(LOOK);
-                at_origin.store(sys::thread_cpu().saturating_sub(since).max(1), Relaxed);
-            }
-            if now >= end || self.stopped() {
-                return count;
-            }
+    /// The runner reads this process's counters before it lets it go.
+    pub(crate) fn wait_for_stop(&self) {
+        let phase = &self.board.header().phase;
+        while !self.stopped() {
+            sys::futex_wait(phase, GO, None);
         }
     }
 
@@ -196,7 +172,7 @@ mod tests {
     use crate::burn::Jobs;
 
     fn plan(work: &[u64]) -> Plan {
-        Plan { offset: 0, period: 2_000_000, marks: false, work: work.to_vec() }
+        Plan { offset: 0, period: 2_000_000, work: work.to_vec(), ..Plan::default() }
     }
 
     #[test]
@@ -224,15 +200,5 @@ mod tests {
         assert!(jobs[1].start.load(Relaxed) >= jobs[0].finish.load(Relaxed));
         assert!(jobs[2].finish.load(Relaxed) > 0);
         assert!(seat.summary().contains("2 late") || seat.summary().contains("3 late"));
-    }
-
-    #[test]
-    fn a_hog_counts_until_its_time_is_over_and_records_where_it_began() {
-        let seat = Seat::alone(plan(&[])).unwrap();
-        let begin = sys::monotonic();
-        assert!(seat.hog(Some(20_000_000)) > 0);
-        assert!(sys::monotonic() - begin >= 20_000_000);
-        let at_origin = seat.slot().cpu_at_origin.load(Relaxed);
-        assert!((1..=sys::thread_cpu()).contains(&at_origin), "{at_origin}");
     }
 }

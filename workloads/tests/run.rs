@@ -243,14 +243,37 @@ fn threads_of_a_task_each_do_their_work_and_its_jobs_are_complete_with_the_last(
 }
 
 #[test]
+fn loads_and_generators_sleep_between_bursts_and_what_best_effort_had_in_a_second_is_counted() {
+    let place = Place::new(
+        "duration = \"1100ms\"\n[best_effort]\ncount = 1\ngenerators = 1\n\
+         generator = { gap = \"20ms\", mean = \"2ms\" }\n\
+         [[best_effort.load]]\nname = \"ed\"\nperiod = \"50ms\"\nwork = { constant = \"1ms\" }\n",
+    );
+    let run = place.run("eevdf");
+    let names: Vec<&str> = run.tasks.iter().map(|task| task.name.as_str()).collect();
+    assert_eq!(names, ["best-effort-0", "ed", "generator-0"]);
+    let set = onbeat_model::taskset::TaskSet::load(place.folder.path().join("t.toml")).unwrap();
+    for (task, sleeper) in (1..).zip(set.sleepers()) {
+        let (arrivals, _) = onbeat_model::workgen::bursts(&set, &sleeper);
+        let woke: Vec<u64> = of_kind(&run, EventKind::Wake)
+            .filter(|e| e.task == task)
+            .map(|e| e.time - e.a)
+            .collect();
+        assert!(!woke.is_empty() && woke.iter().all(|time| arrivals.contains(time)), "{woke:?}");
+    }
+    let seconds: Vec<&Event> = of_kind(&run, EventKind::BestEffort).collect();
+    let used: Vec<u64> = of_kind(&run, EventKind::Usage).map(|e| e.a).collect();
+    assert!(used.iter().all(|used| *used > 0), "{used:?}");
+    assert_eq!((seconds[0].time, seconds[0].b), (1_000_000_000, 0));
+    assert!((1..=used.iter().sum()).contains(&seconds[0].a), "{seconds:?} of {used:?}");
+}
+
+#[test]
 fn what_only_the_simulator_can_play_is_refused_before_anything_runs() {
     let task = "[[task]]\nname = \"a\"\nperiod = \"50ms\"\nwork = { constant = \"2ms\" }\n";
-    let load =
-        "[[best_effort.load]]\nname = \"ed\"\nperiod = \"9ms\"\nwork = { constant = \"2ms\" }\n";
     for (more, what) in [
         ("sections = [{ resource = \"bus\", length = \"1ms\" }]\n", "a has sections"),
         ("abort = \"at-deadline\"\n", "a has an abort at its deadlines"),
-        (load, "ed is a best-effort load that sleeps"),
     ] {
         let complaint =
             Place::new(&format!("duration = \"200ms\"\n{task}{more}")).complaint("eevdf");

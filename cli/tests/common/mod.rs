@@ -76,11 +76,11 @@ impl File {
     }
 }
 
-/// A short task set: two movies on one CPU, one best-effort process.
+/// A short task set: two movies on two CPUs, best effort of three processes.
 pub fn short(policies: &str) -> File {
     File::new(format!(
         "cpus = 2\nduration = \"1s\"\npolicies = [{policies}]\n\
          [[task]]\nname = \"movie\"\ncount = 2\nperiod = \"41ms\"\nbudget = \"25ms\"\n\
-         work = {{ uniform = [\"10ms\", \"30ms\"] }}\n[best_effort]\ncount = 2\n"
+         work = {{ uniform = [\"10ms\", \"30ms\"] }}\n[best_effort]\ncount = 2\ngenerators = 1\n"
     ))
 }

@@ -56,6 +56,8 @@ pub struct Metrics {
     pub jitter_max_ms: f64,
     /// CPU time of best-effort tasks over the length of the run.
     pub best_effort_cpus: f64,
+    /// The least of the same over the whole seconds of the run; `None` if nobody counted them.
+    pub best_effort_least_cpus: Option<f64>,
     /// CPU time of all other tasks over the length of the run.
     pub reserved_cpus: f64,
     /// CPU time of a job that finished, on average, µs: what it does, and what the kernel does in its name.

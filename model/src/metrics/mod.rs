@@ -212,6 +212,7 @@ fn figures(
     let per_second =
         |ns: u64| if run.horizon_ns == 0 { 0.0 } else { ns as f64 / run.horizon_ns as f64 };
     total.best_effort_cpus = per_second(best_effort_ns);
+    total.best_effort_least_cpus = usage.least_second.map(|ns| ns as f64 / SEC as f64);
     total.reserved_cpus = per_second(reserved_ns);
     total.exhaustions = usage.count(EventKind::Exhaust);
     total.replenishments = usage.count(EventKind::Replenish);

@@ -162,6 +162,16 @@ fn totals_reported_by_the_world_beat_the_switches() {
 }
 
 #[test]
+fn the_least_of_best_effort_is_that_of_the_seconds_that_were_counted() {
+    let second =
+        |k: u64, ms: u64| Event::new((k + 1) * 1000 * MS, EventKind::BestEffort, ms * MS, k);
+    let hog = || vec![task("hog", Class::BestEffort, 0)];
+    let m = metrics(&run(hog(), vec![second(0, 900), second(1, 250), second(2, 400)], 3500 * MS));
+    assert_eq!(m.best_effort_least_cpus, Some(0.25));
+    assert_eq!(metrics(&run(hog(), vec![], 3500 * MS)).best_effort_least_cpus, None);
+}
+
+#[test]
 fn cpu_time_of_a_job_is_the_mean_of_those_that_finished() {
     let mut events =
         vec![release(0, 0, 0, MS), release(0, 1, MS, 2 * MS), release(0, 2, 2 * MS, 3 * MS)];

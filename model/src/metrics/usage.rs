@@ -36,6 +36,8 @@ pub(super) struct Usage {
     pub bonus_given: u64,
     pub share_ns: u64,
     pub lost: u64,
+    /// The least CPU time that best effort had in a second that was counted, ns.
+    pub least_second: Option<u64>,
     counts: [u64; EventKind::ALL.len() + 1],
 }
 
@@ -60,6 +62,7 @@ impl<'e> Collector<'e> {
             bonus_given: 0,
             share_ns: 0,
             lost: 0,
+            least_second: None,
             counts: [0; EventKind::ALL.len() + 1],
         };
         let (shares, totals) = (BTreeMap::new(), vec![None; tasks]);
@@ -118,6 +121,10 @@ impl<'e> Collector<'e> {
                 self.usage.share_ns = self.usage.share_ns.saturating_add(held);
             }
             EventKind::Lost => self.usage.lost = self.usage.lost.saturating_add(e.a),
+            EventKind::BestEffort => {
+                let least = &mut self.usage.least_second;
+                *least = Some(least.map_or(e.a, |least| least.min(e.a)));
+            }
             EventKind::Usage => {
                 if let Some(total) = self.totals.get_mut(e.task as usize) {
                     *total = Some((e.a, e.b));

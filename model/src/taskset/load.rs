@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use super::parse::plain_name;
 use super::table::{Fault, Table, fault};
-use super::{GRACE, TaskEntry, TaskSet, Work, limits, work};
+use super::{GRACE, Generators, TaskEntry, TaskSet, Work, limits, work};
 use crate::units::clip;
 
 /// When bursts come.
@@ -55,6 +55,62 @@ impl BestEffortLoad {
     }
 }
 
+/// A thread that does best-effort work in bursts and sleeps between them.
+#[derive(Debug, Clone, Copy)]
+pub enum Sleeper<'a> {
+    /// A copy of a load.
+    Load {
+        /// Index of the load in [`TaskSet::loads`].
+        index: usize,
+        /// The load.
+        load: &'a BestEffortLoad,
+        /// Copy of it.
+        copy: u32,
+    },
+    /// A generator.
+    Generator {
+        /// What all of them are like.
+        of: Generators,
+        /// Its nice value.
+        nice: i32,
+        /// Its number.
+        number: u32,
+    },
+}
+
+impl Sleeper<'_> {
+    /// Unique in the set.
+    pub fn name(&self) -> String {
+        match self {
+            Self::Load { load, copy, .. } => load.copy_name(*copy),
+            Self::Generator { number, .. } => Generators::name(*number),
+        }
+    }
+
+    /// Number among those that are alike.
+    pub fn number(&self) -> u32 {
+        match *self {
+            Self::Load { copy: number, .. } | Self::Generator { number, .. } => number,
+        }
+    }
+
+    /// Its nice value, −20 to 19.
+    pub fn nice(&self) -> i32 {
+        match *self {
+            Self::Load { load, .. } => load.nice,
+            Self::Generator { nice, .. } => nice,
+        }
+    }
+
+    /// Time between bursts, or its mean, ns, at least 1.
+    pub fn gap(&self) -> u64 {
+        match self {
+            Self::Load { load, .. } => load.period,
+            Self::Generator { of, .. } => (of.mean_gap() as u64).max(1),
+        }
+    }
+}
+
 impl TaskSet {
     /// What only the simulator can play of this set, and what to do about it; `None` if a kernel can play all.
     pub fn simulator_only(&self) -> Option<String> {
@@ -63,26 +119,44 @@ impl TaskSet {
             let found = self.tasks.iter().find(|task| has(task))?;
             Some(format!("task {} has {what} {remedy}", found.name))
         };
-        let load = self
-            .loads
-            .first()
-            .map(|load| format!("{} is a best-effort load that sleeps {remedy}", load.name));
         task("sections", &|t| !t.sections.is_empty())
             .or_else(|| task("an abort at its deadlines", &|t| t.abort))
             .or_else(|| task("frames from another one", &|t| t.frames.is_some()))
-            .or(load)
     }
 
-    /// Bursts of all best-effort loads until late jobs are no more waited for, on average.
+    /// Threads that do best-effort work in bursts, in the order of every world: copies of loads, then generators.
+    pub fn sleepers(&self) -> impl Iterator<Item = Sleeper<'_>> {
+        let loads = self.loads.iter().enumerate().flat_map(|(index, load)| {
+            (0..load.count).map(move |copy| Sleeper::Load { index, load, copy })
+        });
+        let generators = self.best_effort.zip(self.generators()).into_iter();
+        loads.chain(generators.flat_map(|(best_effort, of)| {
+            let nice = best_effort.nice;
+            (0..of.count).map(move |number| Sleeper::Generator { of, nice, number })
+        }))
+    }
+
+    /// Bursts of all of them until late jobs are no more waited for, on average.
     pub fn bursts(&self) -> u64 {
         let time = self.duration + GRACE;
-        self.loads.iter().map(|load| time.div_ceil(load.period) * u64::from(load.count)).sum()
+        self.sleepers().map(|sleeper| time.div_ceil(sleeper.gap())).sum()
     }
 }
 
 /// The table `[best_effort]`.
 pub(super) fn best_effort<'a, 'i>(top: &Table<'a, 'i>) -> Result<Option<Table<'a, 'i>>, Fault> {
-    let known = ["count", "nice", "order", "group", "servers", "budget", "period", "load"];
+    let known = [
+        "count",
+        "nice",
+        "order",
+        "group",
+        "servers",
+        "budget",
+        "period",
+        "load",
+        "generators",
+        "generator",
+    ];
     top.table("best_effort", "[best_effort]", "{ count = 8 }", &known)
 }
 
@@ -141,17 +215,17 @@ pub(super) fn check(top: &Table<'_, '_>, set: &TaskSet) -> Result<(), Fault> {
     let mut names: Vec<String> = set.groups.iter().map(|group| group.name.clone()).collect();
     names.extend(set.copies().map(|copy| copy.name()));
     names.extend((0..set.best_effort_count()).map(|copy| format!("best-effort-{copy}")));
-    for load in &set.loads {
-        for copy in 0..load.count {
-            let name = load.copy_name(copy);
-            if names.contains(&name) {
-                let reason = format!("a load is called \"{name}\", as something else is");
-                return fault(at, reason, "give it a name of its own");
-            }
-            names.push(name);
+    for sleeper in set.sleepers() {
+        let name = sleeper.name();
+        if names.contains(&name) {
+            let what = if matches!(sleeper, Sleeper::Load { .. }) { "load" } else { "generator" };
+            let reason = format!("a {what} is called \"{name}\", as something else is");
+            return fault(at, reason, format!("give what is no {what} another name"));
         }
-        if names.len() as u64 + set.helpers() > limits::TASKS {
-            let reason = format!("with its loads the file asks for {} tasks or more", names.len());
+        names.push(name);
+        let tasks = names.len() as u64 + set.helpers();
+        if tasks > limits::TASKS {
+            let reason = format!("with its best effort the file asks for {tasks} tasks or more");
             return fault(at, reason, format!("keep to {} in all", limits::TASKS));
         }
     }

@@ -3,6 +3,7 @@
 //! reference for its keys; this module is what the rooms see of it once it has been read and found sound.
 
 mod frames;
+mod generators;
 mod group;
 mod load;
 mod parse;
@@ -19,8 +20,9 @@ mod work;
 mod write;
 
 pub use frames::Frames;
+pub use generators::Generators;
 pub use group::{Division, Group, Portion};
-pub use load::{Arrivals, BestEffortLoad};
+pub use load::{Arrivals, BestEffortLoad, Sleeper};
 pub use pool::Reel;
 pub use purse::{Purse, Segment};
 pub use sections::{Section, Step};
@@ -303,10 +305,10 @@ impl Work {
     }
 }
 
-/// CPU-bound processes without any reservation.
+/// Processes without any reservation: CPU-bound ones and generators.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BestEffort {
-    /// How many.
+    /// How many CPU-bound ones.
     pub count: u32,
     /// Their nice value, −20 to 19.
     pub nice: i32,
@@ -319,6 +321,9 @@ pub struct BestEffort {
     /// Index in [`TaskSet::groups`] of the group whose members its servers are; they are then what `servers` says.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub group: Option<usize>,
+    /// Programs to which jobs come at random, with the same nice value.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub generators: Option<Generators>,
 }
 
 /// One periodic task: a copy of an entry.

@@ -9,7 +9,7 @@ use toml::de::DeTable;
 use super::table::{self, At, Fault, Table, fault};
 use super::{
     BestEffort, CpuSet, Group, Kernel, LoadError, Overheads, Purse, TaskEntry, TaskSet, frames,
-    group, limits, load, purse, rank, sections, sets, work,
+    generators, group, limits, load, purse, rank, sections, sets, work,
 };
 use crate::others::Others;
 use crate::policy::{DEFAULT_SHARE, Policy};
@@ -159,7 +159,8 @@ fn top(folder: &Path, document: &DeTable<'_>, stem: &str) -> Result<TaskSet, Fau
         best_effort,
         loads: load::read(&top)?,
     };
-    if set.tasks.is_empty() && set.best_effort_count() == 0 && set.loads.is_empty() {
+    let best_effort = set.best_effort_count() > 0 || set.sleepers().next().is_some();
+    if set.tasks.is_empty() && !best_effort {
         return fault(0, "the file describes no work", "add a [[task]] with name, period and work");
     }
     check_users(&top, &set)?;
@@ -442,9 +443,11 @@ fn best_effort(
     groups: &[Group],
 ) -> Result<Option<BestEffort>, Fault> {
     let Some(t) = load::best_effort(top)? else { return Ok(None) };
+    let generators = generators::read(&t)?;
     let count = t.integer("count", 0, limits::TASKS as i64)?;
     let count = match (count, t.value("load")) {
         (None, Some(_)) => 0,
+        (None, None) if generators.is_some() => 0,
         (count, _) => t.required("count", "8", count)?.value as u32,
     };
     let nice = load::nice(&t)?;
@@ -460,7 +463,7 @@ fn best_effort(
     };
     let group = rank::group(&t, groups)?;
     let servers = rank::servers(&t, cpus, groups, group)?;
-    Ok(Some(BestEffort { count, nice, order, servers, group }))
+    Ok(Some(BestEffort { count, nice, order, servers, group, generators }))
 }
 
 /// CPUs of the machine, ascending; `None` if the key is not there.

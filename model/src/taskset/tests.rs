@@ -77,7 +77,14 @@ fn every_key_arrives_where_it_belongs() {
     assert_eq!(set.tasks[1].work, player);
     assert_eq!(
         set.best_effort,
-        Some(BestEffort { count: 8, nice: 5, order: Others::Fair, servers: None, group: None })
+        Some(BestEffort {
+            count: 8,
+            nice: 5,
+            order: Others::Fair,
+            servers: None,
+            group: None,
+            generators: None
+        })
     );
     let back: TaskSet = serde_json::from_str(&serde_json::to_string(&set).unwrap()).unwrap();
     assert_eq!(back, set);

@@ -4,8 +4,8 @@
 use std::fmt::Write;
 
 use super::{
-    BestEffortLoad, CpuSet, Group, Kernel, Overheads, Portion, Purse, Section, Segment, TaskEntry,
-    TaskSet, Work,
+    BestEffortLoad, CpuSet, Generators, Group, Kernel, Overheads, Portion, Purse, Section, Segment,
+    TaskEntry, TaskSet, Work,
 };
 use crate::units::{format_duration, format_percent};
 
@@ -60,6 +60,9 @@ impl TaskSet {
                 line(&mut text, "budget", &time(servers.budget));
                 line(&mut text, "period", &time(servers.period));
             }
+        }
+        if let Some(of) = self.best_effort.and_then(|b| b.generators) {
+            of.to_toml(&mut text);
         }
         self.loads.iter().for_each(|load| load.to_toml(&mut text));
         text
@@ -182,6 +185,21 @@ impl TaskEntry {
     }
 }
 
+impl Generators {
+    fn to_toml(self, text: &mut String) {
+        line(text, "generators", &self.count.to_string());
+        let times = [
+            ("gap", self.gap),
+            ("longest_gap", self.longest_gap),
+            ("mean", self.mean),
+            ("least", self.least),
+            ("most", self.most),
+        ];
+        let all = times.map(|(key, ns)| format!("{key} = {}", time(ns)));
+        line(text, "generator", &format!("{{ {} }}", all.join(", ")));
+    }
+}
+
 impl BestEffortLoad {
     fn to_toml(&self, text: &mut String) {
         text.push_str("\n[[best_effort.load]]\n");
@@ -264,6 +282,8 @@ mod tests {
             order = "berate"
             servers = 2
             budget = "3ms"
+            generators = 5
+            generator = { gap = "50ms", least = "1ms" }
             [[best_effort.load]]
             name = "editor"
             count = 2

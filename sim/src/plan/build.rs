@@ -29,7 +29,7 @@ pub(super) fn engine(
 ) -> Result<(Engine, Vec<TaskInfo>), SimError> {
     let copies: Vec<_> = set.copies().collect();
     let best_effort = set.best_effort_count() as usize;
-    let sleepers: usize = set.loads.iter().map(|load| load.count as usize).sum();
+    let sleepers = set.sleepers().count();
     let first_helper = copies.len() + best_effort + sleepers;
     let threads = first_helper + set.helpers() as usize;
     let all = if set.cpus == 64 { u64::MAX } else { (1 << set.cpus) - 1 };
@@ -128,13 +128,11 @@ pub(super) fn engine(
         infos.push(best_effort_info(set, format!("best-effort-{copy}"), copy as u32, 0));
         loads.push(Load::Endless);
     }
-    for (index, load) in set.loads.iter().enumerate() {
-        for copy in 0..load.count {
-            core.init_task(loads.len(), all, weight(load.nice));
-            infos.push(best_effort_info(set, load.copy_name(copy), copy, load.period));
-            let (arrivals, times) = bursts(set, index, load, copy);
-            loads.push(Load::Bursts { arrivals, times });
-        }
+    for sleeper in set.sleepers() {
+        core.init_task(loads.len(), all, weight(sleeper.nice()));
+        infos.push(best_effort_info(set, sleeper.name(), sleeper.number(), sleeper.gap()));
+        let (arrivals, times) = bursts(set, &sleeper);
+        loads.push(Load::Bursts { arrivals, times });
     }
     let mut teams = Vec::new();
     for (i, c) in copies.iter().enumerate().filter(|(_, c)| c.spec.threads > 1) {

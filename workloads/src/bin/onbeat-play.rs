@@ -125,7 +125,7 @@ fn run(args: Args) -> Result<()> {
         (Some(board), Some(slot)) => Seat::given(board, slot)?,
         _ => {
             let work = vec![0; count(&args, period).unwrap_or(once) as usize];
-            Seat::alone(Plan { offset: 0, period, marks: args.marks, work })?
+            Seat::alone(Plan { period, marks: args.marks, work, ..Plan::default() })?
         }
     };
     // One picture touches all code and buffers; play then begins with the second.

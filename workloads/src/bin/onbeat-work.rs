@@ -41,6 +41,12 @@ struct Args {
     /// Place on that board
     #[arg(long, hide = true, requires = "board")]
     slot: Option<usize>,
+    /// Do that place's bursts of best-effort work
+    #[arg(long, hide = true, requires = "board", conflicts_with = "hog")]
+    bursts: bool,
+    /// Place there for what best effort had at the end of each second
+    #[arg(long, hide = true, requires = "board")]
+    seconds: Option<usize>,
     /// Place there of a further thread, which does jobs as the first (repeatable)
     #[arg(long, hide = true, requires = "board")]
     thread: Vec<usize>,
@@ -60,7 +66,7 @@ fn run(args: Args) -> Result<()> {
             }
             let jobs = if args.hog { 0 } else { args.duration.div_ceil(args.period) };
             let work = vec![args.work; jobs as usize];
-            Seat::alone(Plan { offset: 0, period: args.period, marks: args.mark, work })?
+            Seat::alone(Plan { period: args.period, marks: args.mark, work, ..Plan::default() })?
         }
     };
     if let Some((program, words)) = args.program.split_first() {
@@ -69,10 +75,12 @@ fn run(args: Args) -> Result<()> {
             return Err(error).with_context(|| format!("cannot start {program}"));
         }
     } else if args.hog {
-        let count = seat.hog(alone.then_some(args.duration));
+        let count = seat.hog(alone.then_some(args.duration), args.seconds);
         if alone {
             println!("counted to {count}");
         }
+    } else if args.bursts {
+        seat.bursts(args.seconds);
     } else {
         let seats: Vec<Seat> =
             args.thread.iter().map(|slot| seat.beside(*slot)).collect::<Result<_>>()?;

@@ -7,6 +7,7 @@ use super::crew::{Crew, Role};
 use anyhow::{Result, ensure};
 use onbeat_model::event::{EVENT_BYTES, Event, EventKind, NONE};
 use onbeat_model::run::{Platform, Run};
+use onbeat_model::units::SEC;
 use std::collections::HashMap;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -24,9 +25,9 @@ pub struct Records {
 /// What each member has used since the origin. Best-effort processes first: they still run.
 pub fn usage(crew: &Crew) -> Vec<Counters> {
     let mut usage = vec![Counters::default(); crew.members.len()];
-    let best_effort = |i: &usize| crew.members[*i].role == Role::BestEffort;
-    let (hogs, tasks): (Vec<_>, Vec<_>) = (0..usage.len()).partition(best_effort);
-    for index in hogs {
+    let best_effort = |i: &usize| crew.members[*i].role.is_best_effort();
+    let (others, tasks): (Vec<_>, Vec<_>) = (0..usage.len()).partition(best_effort);
+    for index in others {
         let member = &crew.members[index];
         let at_origin = crew.slot(index).cpu_at_origin.load(Relaxed);
         let cpu = crate::sys::process_cpu(member.pid()).unwrap_or(0);
@@ -37,7 +38,7 @@ pub fn usage(crew: &Crew) -> Vec<Counters> {
         usage[index] = crew.members[index].used();
     }
     for (index, member) in crew.members.iter().enumerate() {
-        if member.role == Role::BestEffort {
+        if member.role.is_best_effort() {
             usage[index] = Counters { cpu: usage[index].cpu, ..member.used() };
         }
     }
@@ -77,6 +78,7 @@ pub fn into_run(
         let usage = Event::new(horizon, EventKind::Usage, used.cpu, used.packed());
         events.push(usage.of(index as u32));
     }
+    events.extend(seconds(crew, horizon, &records.usage));
     let mut run = Run {
         world: options.world,
         policy: options.policy.to_string(),
@@ -107,6 +109,10 @@ fn platform(options: &Options) -> Platform {
 fn jobs(crew: &Crew, origin: u64) -> Vec<Event> {
     let mut events = Vec::new();
     for (index, member) in (0..).zip(&crew.members) {
+        if member.role == Role::Bursts {
+            events.extend(wakes(crew, index, origin));
+            continue;
+        }
         let slot = crew.slot(index as usize);
         let first = slot.offset.load(Relaxed);
         // A job is complete when the last thread has done its part.
@@ -126,6 +132,43 @@ fn jobs(crew: &Crew, origin: u64) -> Vec<Event> {
         }
     }
     events
+}
+
+/// How long a load or generator waited each time it had slept.
+fn wakes(crew: &Crew, index: u32, origin: u64) -> Vec<Event> {
+    let slot = crew.slot(index as usize);
+    let (mut events, mut free) = (Vec::new(), 0);
+    let done = slot.completed.load(Relaxed) as usize;
+    for job in crew.board.jobs(slot).iter().take(done) {
+        let (came, began) = (job.release.load(Relaxed), job.start.load(Relaxed));
+        let began = began.saturating_sub(origin);
+        if came > free {
+            let waited = began.saturating_sub(came);
+            events.push(Event::new(began, EventKind::Wake, waited, 0).of(index));
+        }
+        free = job.finish.load(Relaxed).saturating_sub(origin);
+    }
+    events
+}
+
+/// What best effort had in each whole second until `horizon`; `usage` is what each member had in all.
+fn seconds(crew: &Crew, horizon: u64, usage: &[Counters]) -> Vec<Event> {
+    let mut had = vec![0u64; usize::try_from(horizon / SEC).unwrap_or(0)];
+    let mut counted = false;
+    for index in (0..usage.len()).filter(|i| crew.members[*i].role.is_best_effort()) {
+        counted = true;
+        let (at_origin, all) = (crew.slot(index).cpu_at_origin.load(Relaxed), usage[index].cpu);
+        let mut before = 0;
+        let ends = crew.seconds(index).chain(std::iter::repeat(0));
+        for (had, used) in had.iter_mut().zip(ends) {
+            // Who has not run since had then what it had in the end.
+            let until = if used == 0 { all } else { used.saturating_sub(at_origin).min(all) };
+            *had += until.saturating_sub(before);
+            before = until.max(before);
+        }
+    }
+    let ends = (0..).zip(had).filter(|_| counted);
+    ends.map(|(k, had)| Event::new((k + 1) * SEC, EventKind::BestEffort, had, k)).collect()
 }
 
 /// The part of the scheduler's life that is the run.

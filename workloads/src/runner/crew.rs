@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The processes of a run: one per task, one per best-effort hog.
+//! The processes of a run: one per task, one per best-effort hog, load or generator.
 
 use super::counters::Counters;
 use super::signals::{Signals, Waited, tie};
@@ -7,8 +7,9 @@ use crate::board::{Board, GO, Plan, STOP, Slot};
 use crate::sys;
 use anyhow::{Context, Result, bail, ensure};
 use onbeat_model::run::{Class, TaskInfo};
-use onbeat_model::taskset::{TaskSet, Work};
-use onbeat_model::workgen::{execution_times, thread_times};
+use onbeat_model::taskset::{GRACE, TaskSet, Work};
+use onbeat_model::units::SEC;
+use onbeat_model::workgen::{bursts, execution_times, thread_times};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -26,8 +27,17 @@ pub enum Role {
     Jobs,
     /// A program that knows nothing of Onbeat.
     Program,
-    /// Takes what is left.
-    BestEffort,
+    /// Takes what is left, all the time.
+    Hog,
+    /// Takes of what is left what its bursts ask for.
+    Bursts,
+}
+
+impl Role {
+    /// Whether it has no reservation and no deadlines.
+    pub fn is_best_effort(self) -> bool {
+        matches!(self, Self::Hog | Self::Bursts)
+    }
 }
 
 /// One process of the run.
@@ -37,6 +47,10 @@ pub struct Member {
     pub info: TaskInfo,
     /// What it does.
     pub role: Role,
+    /// Nice value, if it is best effort.
+    pub nice: i32,
+    /// Place on the board for what it had at the end of each second, if it is best effort.
+    seconds: Option<usize>,
     /// Places on the board of its threads beside the first.
     beside: Range<usize>,
     /// Counts at the start of the run.
@@ -93,6 +107,7 @@ impl Crew {
                 period: task.spec.period,
                 marks: task.spec.marks,
                 work,
+                releases: Vec::new(),
             });
             let info = TaskInfo {
                 name: task.name(),
@@ -104,16 +119,22 @@ impl Crew {
                 budget: task.spec.budget.unwrap_or(0),
                 tid: 0,
             };
-            tasks.push((info, role));
+            tasks.push((info, role, 0));
         }
+        let best_effort = |name: String, copy: u32, period: u64| {
+            let (class, entry) = (Class::BestEffort, set.tasks.len() as u32);
+            TaskInfo { name, entry, copy, class, period, deadline: 0, budget: 0, tid: 0 }
+        };
         for copy in 0..set.best_effort_count() {
             plans.push(Plan::default());
-            let name = format!("best-effort-{copy}");
-            let class = Class::BestEffort;
-            let entry = set.tasks.len() as u32;
-            let info =
-                TaskInfo { name, entry, copy, class, period: 0, deadline: 0, budget: 0, tid: 0 };
-            tasks.push((info, Role::BestEffort));
+            let info = best_effort(format!("best-effort-{copy}"), copy, 0);
+            tasks.push((info, Role::Hog, set.best_effort.map_or(0, |b| b.nice)));
+        }
+        for sleeper in set.sleepers() {
+            let (releases, work) = bursts(set, &sleeper);
+            plans.push(Plan { releases, work, ..Plan::default() });
+            let info = best_effort(sleeper.name(), sleeper.number(), sleeper.gap());
+            tasks.push((info, Role::Bursts, sleeper.nice()));
         }
         let first = plans.len();
         let mut beside = vec![first..first; tasks.len()];
@@ -122,24 +143,37 @@ impl Crew {
             for thread in 1..task.spec.threads {
                 let work = thread_times(set, &task, thread).unwrap_or_default();
                 let (offset, period) = (task.first_release, task.spec.period);
-                plans.push(Plan { offset, period, marks: false, work });
+                plans.push(Plan { offset, period, work, ..Plan::default() });
             }
             slots.end = plans.len();
         }
+        let first = plans.len();
+        let others = tasks.iter().filter(|(_, role, _)| role.is_best_effort()).count();
+        let seconds = usize::try_from((set.duration + GRACE) / SEC)?;
+        plans.extend((0..others).map(|_| Plan { work: vec![0; seconds], ..Plan::default() }));
+        let mut places = first..plans.len();
         let mut crew =
             Self { members: Vec::new(), board: Board::create(&plans)?, dismissed: false };
-        for ((info, role), beside) in tasks.into_iter().zip(beside) {
+        for ((info, role, nice), beside) in tasks.into_iter().zip(beside) {
             let work = set.tasks.get(info.entry as usize).map(|spec| &spec.work);
-            crew.enlist(info, role, beside, work, movies, &program)?;
+            let seconds = if role.is_best_effort() { places.next() } else { None };
+            let member = Member {
+                info,
+                role,
+                nice,
+                seconds,
+                beside,
+                before: Counters::default(),
+                ended: None,
+            };
+            crew.enlist(member, work, movies, &program)?;
         }
         Ok(crew)
     }
 
     fn enlist(
         &mut self,
-        mut info: TaskInfo,
-        role: Role,
-        beside: Range<usize>,
+        mut member: Member,
         work: Option<&Work>,
         movies: &Path,
         program: impl Fn(&str) -> Result<PathBuf>,
@@ -151,10 +185,11 @@ impl Crew {
             .args(["--board", &self.board.fd().to_string()])
             .args(["--slot", &self.members.len().to_string()])
             .stdin(Stdio::null());
-        for slot in beside.clone() {
+        for slot in member.beside.clone() {
             command.args(["--thread", &slot.to_string()]);
         }
         match work {
+            None if member.role == Role::Bursts => drop(command.arg("--bursts")),
             None => drop(command.arg("--hog")),
             Some(Work::Movie { path, size }) => {
                 if let Some((width, height)) = size {
@@ -165,19 +200,28 @@ impl Crew {
             Some(Work::Program(words)) => drop(command.arg("--").args(words)),
             Some(_) => (),
         }
+        if let Some(seconds) = member.seconds {
+            command.args(["--seconds", &seconds.to_string()]);
+        }
         // What programs print is not the run's result.
         command.stdout(Stdio::from(std::io::stderr()));
         let child = tie(&mut command, libc::SIGKILL)
             .spawn()
-            .with_context(|| format!("cannot start task {}", info.name))?;
-        info.tid = child.id();
-        self.members.push(Member { info, role, beside, before: Counters::default(), ended: None });
+            .with_context(|| format!("cannot start task {}", member.info.name))?;
+        member.info.tid = child.id();
+        self.members.push(member);
         Ok(())
     }
 
     /// The slot of a member.
     pub fn slot(&self, index: usize) -> &Slot {
         &self.board.slots()[index]
+    }
+
+    /// CPU time of a best-effort member at the end of each second, ns; 0: it has not run since.
+    pub fn seconds(&self, index: usize) -> impl Iterator<Item = u64> {
+        let records = self.members[index].seconds.map(|slot| self.board.jobs(self.slot(slot)));
+        records.unwrap_or_default().iter().map(|record| record.used.load(Relaxed))
     }
 
     /// The slots of a member's threads.

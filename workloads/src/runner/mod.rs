@@ -2,7 +2,7 @@
 //! Carries out one policy of a task set on the machine it runs on.
 //!
 //! In order: the scheduler is loaded if the policy needs one; one process per task and per
-//! best-effort hog is started, prepares itself and waits; reservations, classes and priorities are
+//! best-effort thread is started, prepares itself and waits; reservations, classes and priorities are
 //! set; the origin is fixed a moment ahead, while all sleep; the run takes its course while the
 //! runner sleeps; the counts are read, the processes dismissed, the scheduler unloaded; and all
 //! records become one [`Run`]. Whatever fails, processes and scheduler are gone at the end.
@@ -15,7 +15,7 @@ mod signals;
 
 use crate::sys::{self, Class as SchedClass};
 use anyhow::{Context, Result, bail, ensure};
-use crew::{Crew, Member, Role};
+use crew::{Crew, Member};
 use onbeat_client::{Params, Service};
 use onbeat_model::policy::{Baseline, Key, Policy};
 use onbeat_model::protocol::{DEADLINE_REFUSES, Group, Purse};
@@ -285,8 +285,8 @@ fn entitle(
                 .context("cannot be restricted to its CPUs")?;
         }
     }
-    if member.role == Role::BestEffort {
-        let nice = set.best_effort.map_or(0, |b| b.nice);
+    if member.role.is_best_effort() {
+        let nice = member.nice;
         if nice != 0 {
             sys::set_nice(pid, nice).with_context(|| format!("cannot have nice {nice}"))?;
         }
