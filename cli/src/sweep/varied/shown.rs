@@ -84,8 +84,11 @@ impl<'a> Table<'a> {
                 let _ = write!(text, "{x:>8}");
                 for c in 0..self.sweep.configurations.len() {
                     let mean = self.at(f, c, p);
-                    let _ =
-                        write!(text, " {:>20}", format!("{:.3} ±{:.3}", mean.value, mean.reach));
+                    let shown = match mean.value.is_nan() {
+                        true => "-".into(),
+                        false => format!("{:.3} ±{:.3}", mean.value, mean.reach),
+                    };
+                    let _ = write!(text, " {shown:>20}");
                 }
                 text.push('\n');
             }
@@ -166,11 +169,14 @@ impl<'a> Table<'a> {
         let gap = x.windows(2).map(|pair| pair[1] - pair[0]).fold(f64::INFINITY, f64::min);
         let gap = if gap.is_finite() { gap } else { 1.0 };
         // Side by side around their x, as in the paper: intervals that lie over each other cannot be read.
-        let apart = if self.sweep.replications > 1 { gap * 0.5 / count as f64 } else { 0.0 };
+        let apart = if self.sweep.replications > 1 { gap * 0.4 / count as f64 } else { 0.0 };
         let curve = |c: usize| {
             let means: Vec<Mean> = (0..x.len()).map(|p| self.at(f, c, p)).collect();
             let aside = apart * (c as f64 - (count - 1) as f64 / 2.0);
-            let floor = |value: f64| if figure.logarithmic { value.max(LOG_FLOOR) } else { value };
+            let floor = |value: f64| match figure.logarithmic {
+                true if value < LOG_FLOOR => LOG_FLOOR,
+                _ => value,
+            };
             Curve {
                 name: self.sweep.configurations[c].name.clone(),
                 points: x.iter().zip(&means).map(|(x, m)| (x + aside, floor(m.value))).collect(),
