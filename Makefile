@@ -19,6 +19,7 @@ machine:
 setup: build ## install what is needed, fetch kernels and movies (Debian; root or sudo)
 	@$(BIN)/onbeat-fetch
 	@scripts/small-movie.sh
+	@scripts/movie-pool.sh
 
 build: machine ## build all programs
 	@$(CARGO) build --release --workspace --bins

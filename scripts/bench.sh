@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 # Measures what Onbeat costs; tables on stdout, everything measured in results/bench.
 #
-#   bench.sh [sim|loads|latency|fairness|costs|sweeps|frames]...     all of them when none is given
+#   bench.sh [sim|loads|latency|fairness|costs|sweeps|frames|videos]...     all of them when none is given
 #
 #   sim    jobs a second of CPU time in the simulator, 24 tasks on 4 CPUs: the command as a whole (events kept, metrics
 #          made, table printed), and the simulator alone
@@ -13,9 +13,10 @@
 #   costs  guest nanoseconds per call of the scheduler's entry points with 1 to 1000 tasks
 #   sweeps three figures of 20,000 task sets each through all their tests, in seconds
 #   frames CPU time of a decoded frame under SCHED_DEADLINE and Onbeat, on one CPU of the lab
+#   videos twelve movies of the pool, decoded and shown beside best effort on 4 CPUs of the lab (docs/kenna.md)
 set -eu
 cd "$(dirname "$0")/.."
-[ $# -gt 0 ] || set -- sim loads latency fairness costs sweeps frames
+[ $# -gt 0 ] || set -- sim loads latency fairness costs sweeps frames videos
 out=results/bench
 mkdir -p "$out"
 bin=target/release
@@ -169,11 +170,38 @@ frames() {
     done
 }
 
+videos() {
+    scripts/movie-pool.sh
+    echo "Twelve movies beside 13 best-effort processes of 0.1 CPUs, 4 CPUs: frames due, late and dropped; mean tardiness"
+    echo "and relative jitter, ms; best effort, CPUs; frames lost, damaged and missing in the movies"
+    for how in edf-hsb-ns g-edzl+cbs-predict eevdf eevdf-nice5 fifo; do
+        lab --cpus 4 --program "$bin/onbeat-play" --program "$bin/onbeat-work" --program "$(command -v chrt)" \
+            --file scripts/bench/videos.sh:/bin/videos --file .cache/movies-pool:/movies -- \
+            sh /bin/videos "$how" 12 13 6 11ms 600us 10 >"$out/videos-$how"
+        awk -v how="$how" '
+            function figure(name) {
+                match($0, "\"" name "\":[0-9]+")
+                return substr($0, RSTART + length(name) + 3, RLENGTH) + 0
+            }
+            /^best/ { best = $3 }
+            /^play/ {
+                n++
+                due += figure("due"); late += figure("late"); dropped += figure("dropped")
+                tardy += figure("tardiness_mean_ns"); jitter += figure("jitter_mean_ns")
+                bad += figure("lost") + figure("damaged") + figure("missing")
+            }
+            END {
+                printf "%-18s due %d late %d dropped %d tardiness %.3f jitter %.3f best effort %.3f bad %d\n",
+                    how, due, late, dropped, tardy / n / 1e6, jitter / n / 1e6, best, bad
+            }' "$out/videos-$how"
+    done
+}
+
 for part in "$@"; do
     case $part in
-    sim | loads | latency | fairness | costs | sweeps | frames) "$part" ;;
+    sim | loads | latency | fairness | costs | sweeps | frames | videos) "$part" ;;
     *)
-        echo "bench: there is no part '$part'; choose from sim, loads, latency, fairness, costs, sweeps, frames" >&2
+        echo "bench: there is no part '$part'; choose from sim, loads, latency, fairness, costs, sweeps, frames, videos" >&2
         exit 2
         ;;
     esac

@@ -126,6 +126,7 @@ impl Family {
                 threads: 1,
                 sections: Vec::new(),
                 abort: false,
+                frames: None,
                 set: None,
                 bound: None,
                 work: Work::Trace {

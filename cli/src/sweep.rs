@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! `onbeat sweep`: the part of random task sets that is accepted, against utilization.
+//! `onbeat sweep`: the part of random task sets that is accepted, against utilization; or figures of a task set,
+//! against a key of its file (`varied`).
 
 mod file;
 mod judge;
 mod kept;
+mod varied;
 
 use std::fmt::Write as _;
 use std::io::{IsTerminal, stderr};
@@ -26,18 +28,19 @@ use file::{By, Sweep};
 use judge::{Jury, Lab, Means};
 use kept::{Frame, Kept, Points};
 
-/// Count how many random task sets are schedulable, against utilization
+/// Count how many random task sets are schedulable, against utilization; or vary a task set
 ///
 /// The file says how sets are made and who judges them: schedulability tests, or policies that play them in the
 /// simulator or in the lab; experiments/sweeps/kato-21.toml is one. With --out what is done is kept, and the same
-/// command goes on where it was stopped.
+/// command goes on where it was stopped. A file with a `base` simulates that task set with other values of its keys
+/// under several configurations and prints figures with their confidence intervals; kenna-3-videos.toml is one.
 #[derive(Debug, Args)]
 pub struct Options {
     /// The sweep file
     file: PathBuf,
-    /// Who judges the sets
-    #[arg(long, value_enum, default_value = "analysis")]
-    by: By,
+    /// Who judges random sets [default: analysis]
+    #[arg(long, value_enum)]
+    by: Option<By>,
     /// Keep results here (CSV), and go on from what is there
     #[arg(long, value_name = "FILE.csv")]
     out: Option<PathBuf>,
@@ -55,9 +58,14 @@ pub struct Options {
 /// The file is bad, what is kept is of another sweep, it was stopped, or results cannot be written.
 pub fn run(options: &Options) -> Result<ExitCode> {
     let place = || options.file.display().to_string();
-    let (sweep, text) = Sweep::load(&options.file).with_context(place)?;
+    let text = file::read(&options.file).with_context(place)?;
+    if varied::is_one(&text) {
+        return varied::run(options, &text);
+    }
+    let sweep = Sweep::parse(&text).with_context(place)?;
+    let by = options.by.unwrap_or(By::Analysis);
     let (jury, periods) =
-        (sweep.jury(options.by).with_context(place)?, sweep.periods().with_context(place)?);
+        (sweep.jury(by).with_context(place)?, sweep.periods().with_context(place)?);
     let outputs: Vec<&Path> =
         [&options.out, &options.plot].into_iter().flatten().map(PathBuf::as_path).collect();
     output::distinct(&[&options.file], &outputs)?;
@@ -179,7 +187,7 @@ fn draw(sweep: &Sweep, jury: &Jury, names: &[String], done: &Points, plot: &Path
     let curve = |(i, name): (usize, &String)| Curve {
         name: name.clone(),
         points: done.iter().map(|(p, n)| (sweep.point(*p), n[i] as f64 / sets)).collect(),
-        marks_only: false,
+        ..Curve::default()
     };
     let cpus = f64::from(sweep.cpus);
     let (from, to) = (sweep.utilization.from, sweep.utilization.to);
@@ -190,6 +198,7 @@ fn draw(sweep: &Sweep, jury: &Jury, names: &[String], done: &Points, plot: &Path
         y: (0.0, 1.02),
         curves: names.iter().enumerate().map(curve).collect(),
         limit: Some((cpus, "U = m: the limit".into())),
+        ..Panel::default()
     };
     let svg = panels(&[panel])?;
     output::write(plot, |out| out.write_all(svg.as_bytes()))

@@ -196,6 +196,7 @@ fn entry(k: u32, period: u64, budget: u64, offset: u64, overrun: u64) -> TaskEnt
         threads: 1,
         sections: Vec::new(),
         abort: false,
+        frames: None,
         set: None,
         bound: None,
         work: Work::Uniform(budget * 40 / 100, budget * overrun / 100),

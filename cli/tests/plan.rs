@@ -171,6 +171,7 @@ fn any_set() -> impl Strategy<Value = TaskSet> {
                     threads: 1,
                     sections: Vec::new(),
                     abort: false,
+                    frames: None,
                     set: None,
                     bound: None,
                     work: Work::Uniform(budget, budget),

@@ -20,6 +20,8 @@ pub struct WorkGen<'w> {
     work: &'w Work,
     rng: ChaCha8Rng,
     job: usize,
+    /// What it plays of a pool, and from which frame on.
+    reel: (&'w [u64], usize),
 }
 
 impl<'w> WorkGen<'w> {
@@ -33,12 +35,33 @@ impl<'w> WorkGen<'w> {
         if !work.is_replayable() {
             return None;
         }
-        let mut key = [0; 32];
-        key[..8].copy_from_slice(&seed.to_le_bytes());
-        key[8..16].copy_from_slice(&more.to_le_bytes());
-        let mut rng = ChaCha8Rng::from_seed(key);
-        rng.set_stream((entry as u64) << 32 | u64::from(copy));
-        Some(Self { work, rng, job: 0 })
+        let rng = |more: u64, copy: u32| {
+            let mut key = [0; 32];
+            key[..8].copy_from_slice(&seed.to_le_bytes());
+            key[8..16].copy_from_slice(&more.to_le_bytes());
+            let mut rng = ChaCha8Rng::from_seed(key);
+            rng.set_stream((entry as u64) << 32 | u64::from(copy));
+            rng
+        };
+        let mut own = Self { work, rng: rng(more, copy), job: 0, reel: (&[], 0) };
+        if let Work::Pool { reels, .. } = work {
+            let mut shuffled = Self { rng: rng(POOL + more, 0), ..own.clone() };
+            let reel = &reels[shuffled.drawn(reels.len(), copy as usize)];
+            own.reel = (reel, own.below(reel.len() as u64 - 1) as usize);
+        }
+        Some(own)
+    }
+
+    /// Which of `n` is at place `at` when they are shuffled again and again (Fisher and Yates; Durstenfeld, "Algorithm
+    /// 235: random permutation", 1964).
+    fn drawn(&mut self, n: usize, at: usize) -> usize {
+        let mut order: Vec<usize> = (0..n).collect();
+        for _ in 0..=at / n {
+            for i in 0..n {
+                order.swap(i, i + self.below((n - 1 - i) as u64) as usize);
+            }
+        }
+        order[at % n]
     }
 
     /// Uniform in [0, span], by multiplication: its bias is below 2⁻⁶⁴ · span.
@@ -88,6 +111,7 @@ impl Iterator for WorkGen<'_> {
             Work::Trace { start, ref values, .. } => {
                 values[(start % values.len() + job % values.len()) % values.len()]
             }
+            Work::Pool { .. } => self.reel.0[(self.reel.1 + job) % self.reel.0.len()],
             Work::Movie { .. } | Work::Program(_) => return None,
         })
     }
@@ -102,12 +126,19 @@ pub fn execution_times(set: &TaskSet, task: &TaskCopy<'_>) -> Option<Vec<u64>> {
 pub fn thread_times(set: &TaskSet, task: &TaskCopy<'_>, thread: u32) -> Option<Vec<u64>> {
     let jobs = usize::try_from(task.jobs).ok()?;
     let key = [set.seed, thread.into()];
-    let generator = WorkGen::keyed(&task.spec.work, key, task.entry, task.copy)?;
+    // Who shows frames plays the movie that is decoded.
+    let entry = match (&task.spec.work, task.spec.frames) {
+        (Work::Pool { .. }, Some(frames)) => frames.decoder,
+        _ => task.entry,
+    };
+    let generator = WorkGen::keyed(&task.spec.work, key, entry, task.copy)?;
     Some(generator.take(jobs).collect())
 }
 
 /// Keys of best-effort loads: above those of threads.
 const LOADS: u64 = 1 << 32;
+/// Keys by which pools are shuffled: above those.
+const POOL: u64 = 1 << 48;
 /// Keys of generators, of times and of gaps.
 const GENERATORS: [u64; 2] = [2 << 32, (2 << 32) + 1];
 
@@ -223,6 +254,40 @@ mod tests {
     fn traces_start_where_told_and_go_round() {
         let work = Work::Trace { path: "t".into(), start: 2, values: vec![10, 20, 30].into() };
         assert_eq!(first(&work, 1, 0, 0, 5), [30, 10, 20, 30, 10]);
+    }
+
+    #[test]
+    fn copies_play_different_movies_of_a_pool_and_a_display_the_one_that_is_decoded() {
+        let folder = tempfile::tempdir().unwrap();
+        let lines = |unit: u64| (1..=5).map(|m| format!("m{m},{},{}\n", unit * m, unit * m + 9));
+        std::fs::write(folder.path().join("d.csv"), lines(100).collect::<String>()).unwrap();
+        std::fs::write(folder.path().join("s.csv"), lines(10).collect::<String>()).unwrap();
+        let task = |name: &str, more: &str| {
+            format!(
+                "[[task]]\nname = \"{name}\"\ncount = 7\nperiod = \"1s\"\nwork = {{ pool = {more}\n"
+            )
+        };
+        let text = |seed: u64| {
+            let (decode, show) = (task("d", "\"d.csv\" }"), task("s", "\"s.csv\" }"));
+            let tie = "frames_from = \"d\"\nqueue = 1";
+            format!("cpus = 1\nduration = \"4s\"\nseed = {seed}\n{decode}{show}{tie}\n")
+        };
+        let mut orders = std::collections::BTreeSet::new();
+        for seed in 1..=10 {
+            let set =
+                TaskSet::from_bytes(text(seed).as_bytes(), &folder.path().join("x.toml")).unwrap();
+            let times: Vec<_> = set.copies().map(|c| execution_times(&set, &c).unwrap()).collect();
+            let movie = |times: &[u64], unit: u64| times.iter().min().unwrap() / (unit * 1_000_000);
+            let decoded: Vec<u64> = times[..7].iter().map(|t| movie(t, 100)).collect();
+            let shown: Vec<u64> = times[7..].iter().map(|t| movie(t, 10)).collect();
+            assert_eq!(decoded, shown);
+            let mut first = decoded[..5].to_vec();
+            first.sort_unstable();
+            assert_eq!(first, [1, 2, 3, 4, 5], "none twice while some are left");
+            assert!(times[0][0] != times[0][1] && times[0][..2] == times[0][2..], "it goes round");
+            orders.insert(decoded);
+        }
+        assert!(orders.len() > 5, "{orders:?}");
     }
 
     #[test]

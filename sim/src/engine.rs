@@ -13,6 +13,7 @@ use crate::releases::Releases;
 use special::Special;
 pub use special::Stuck;
 
+mod frames;
 mod jobs;
 mod sections;
 mod special;
@@ -305,8 +306,10 @@ impl Engine {
                 self.tasks[i].woke = self.now;
             }
             self.begin_job(i);
-            self.core.ready(i, self.now);
-            self.settle();
+            if !self.waits_for_frames(i) {
+                self.core.ready(i, self.now);
+                self.settle();
+            }
         }
     }
 

@@ -196,6 +196,7 @@ fn set_of(case: &Case) -> TaskSet {
         threads: 1,
         sections: Vec::new(),
         abort: false,
+        frames: None,
         set: None,
         bound: None,
         work: Work::Uniform(task.times[0] / 2, task.times[0]),

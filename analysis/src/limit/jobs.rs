@@ -91,7 +91,11 @@ impl Stream {
 pub(super) fn streams(set: &TaskSet) -> Result<Vec<Stream>, LimitError> {
     let mut all = Vec::new();
     for copy in set.copies() {
-        if copy.spec.threads > 1 || !copy.spec.sections.is_empty() || copy.spec.abort {
+        if copy.spec.threads > 1
+            || !copy.spec.sections.is_empty()
+            || copy.spec.abort
+            || copy.spec.frames.is_some()
+        {
             return Err(LimitError::Shared(copy.name()));
         }
         let program = || LimitError::RealProgram(copy.name());

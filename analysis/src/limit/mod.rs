@@ -50,7 +50,7 @@ pub enum LimitError {
     RealProgram(String),
     /// Its jobs are more than work in a row.
     #[error(
-        "task {0:?} has several threads, sections or aborts, and the limit is known only without; \
+        "task {0:?} has several threads, sections, aborts or a queue of frames, and the limit is known only without; \
          leave them out"
     )]
     Shared(String),

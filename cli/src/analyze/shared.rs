@@ -8,11 +8,18 @@ use anyhow::{Result, bail};
 use onbeat_analysis::registry::Test;
 use onbeat_model::taskset::TaskSet;
 
-/// No job ever waits for a resource: no two threads use the same.
+/// No job ever waits for a resource or a frame: no two threads use the same.
 ///
 /// # Errors
 /// Some do. Without a protocol a job waits for others as long as anybody delays these, so that no test knows a bound.
 pub fn no_waiting(set: &TaskSet) -> Result<()> {
+    if let Some(task) = set.tasks.iter().find(|task| task.frames.is_some()) {
+        bail!(
+            "jobs of {} wait for frames, and the tests know no bound on that: they would promise too much; leave \
+             frames_from and queue out, or try `onbeat sim`",
+            task.name
+        );
+    }
     for (resource, name) in set.resources.iter().enumerate() {
         let uses = |task: &&onbeat_model::taskset::TaskEntry| {
             task.sections.iter().any(|s| s.resource == resource)

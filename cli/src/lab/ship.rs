@@ -15,8 +15,8 @@ use crate::guest;
 
 /// The folder of the guest with the task set, its movies and the script.
 pub const PLACE: &str = "/lab";
-/// Folders of the cache with movies: as they came, and re-encoded at set-up.
-const MOVIES: [&str; 2] = ["movies", "movies-small"];
+/// Folders of the cache with movies: as they came, and re-encoded or made at set-up.
+const MOVIES: [&str; 3] = ["movies", "movies-small", "movies-pool"];
 
 /// Programs of Onbeat's, ready to be shipped.
 pub struct Programs {

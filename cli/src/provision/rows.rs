@@ -207,6 +207,7 @@ impl Experiment {
             name: name.into(),
             points,
             marks_only,
+            reach: Vec::new(),
         };
         let curves = vec![
             curve("largest budget", rows(&|f| Some(f.1.tardiness)), false),
@@ -222,7 +223,7 @@ impl Experiment {
             x: (counts().fold(f64::INFINITY, f64::min) - 0.5, counts().fold(0.0, f64::max) + 0.5),
             y: (0.0, highest * 1.05),
             curves,
-            limit: None,
+            ..Panel::default()
         }];
         all.extend(self.curve.map(|count| against_budget(&self.streams(count))));
         Ok(panels(&all)?)
@@ -241,7 +242,7 @@ pub fn against_budget(streams: &Streams) -> Panel {
         let at = |i| low + width * f64::from(i) / f64::from(POINTS);
         (1..POINTS).map(at).map(|budget| (budget, value(budget))).collect()
     };
-    let curve = |name: &str, points| Curve { name: name.into(), points, marks_only: false };
+    let curve = |name: &str, points| Curve { name: name.into(), points, ..Curve::default() };
     let deterministic = |budget: f64| streams.deterministic(budget);
     let all = |budget: f64| streams.with_budget(budget).tardiness;
     Panel {
@@ -255,5 +256,6 @@ pub fn against_budget(streams: &Streams) -> Panel {
             curve("both", part(&all)),
         ],
         limit: streams.best_budget().map(|best| (best.budget, "least of both".into())),
+        ..Panel::default()
     }
 }

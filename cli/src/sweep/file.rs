@@ -117,20 +117,26 @@ fn of_task_sets(text: &str) -> Option<anyhow::Error> {
     ))
 }
 
+/// The text of a sweep file.
+///
+/// # Errors
+/// It cannot be read.
+pub fn read(path: &Path) -> Result<String> {
+    let mut text = String::new();
+    let file = File::open(path).context("cannot be read; check the path")?;
+    file.take(FILE_MOST + 1).read_to_string(&mut text).context("is no text; give a TOML file")?;
+    ensure!(text.len() as u64 <= FILE_MOST, "is too long for a sweep; give a TOML file");
+    Ok(text)
+}
+
 impl Sweep {
-    /// Reads and checks a file; also its text.
+    /// Reads and checks the text of a file.
     ///
     /// # Errors
-    /// It cannot be read, or says what cannot be.
-    pub fn load(path: &Path) -> Result<(Self, String)> {
-        let mut text = String::new();
-        let file = File::open(path).context("cannot be read; check the path")?;
-        file.take(FILE_MOST + 1)
-            .read_to_string(&mut text)
-            .context("is no text; give a TOML file")?;
-        ensure!(text.len() as u64 <= FILE_MOST, "is too long for a sweep; give a TOML file");
+    /// It says what cannot be.
+    pub fn parse(text: &str) -> Result<Self> {
         let sweep: Sweep =
-            toml::from_str(&text).map_err(|error| of_task_sets(&text).unwrap_or(error.into()))?;
+            toml::from_str(text).map_err(|error| of_task_sets(text).unwrap_or(error.into()))?;
         ensure!((1..=64).contains(&sweep.cpus), "cpus = {}: 1 to 64 can be had", sweep.cpus);
         ensure!((1..=SETS_MOST).contains(&sweep.sets), "sets = {}: 1 to {SETS_MOST}", sweep.sets);
         let Range { from, to, points } = sweep.utilization;
@@ -157,7 +163,7 @@ impl Sweep {
             "method says how `count` tasks are drawn; give count = N with it"
         );
         sweep.no_name_twice()?;
-        Ok((sweep, text))
+        Ok(sweep)
     }
 
     fn no_name_twice(&self) -> Result<()> {

@@ -133,6 +133,7 @@ impl Played {
             threads: 1,
             sections: Vec::new(),
             abort: false,
+            frames: None,
             set: None,
             bound: None,
             work: Work::Constant(task.wcet.saturating_mul(self.stretch)),

@@ -7,12 +7,14 @@
 mod figures;
 mod frames;
 mod jobs;
+mod over_time;
 mod owed;
 mod sample;
 mod usage;
 
 pub use figures::{Metrics, TaskMetrics};
 pub use frames::{SecondFps, least_in_window};
+pub use over_time::tardiness_over_time;
 
 pub(crate) use sample::Moments;
 use sample::{Lengths, Sample, Values, ms, summary};

@@ -121,6 +121,7 @@ impl TaskSet {
         };
         task("sections", &|t| !t.sections.is_empty())
             .or_else(|| task("an abort at its deadlines", &|t| t.abort))
+            .or_else(|| task("frames from another one", &|t| t.frames.is_some()))
     }
 
     /// Threads that do best-effort work in bursts, in the order of every world: copies of loads, then generators.
@@ -186,7 +187,10 @@ fn load(t: &Table<'_, '_>) -> Result<BestEffortLoad, Fault> {
     };
     // No folder: the kinds below read no file.
     let work = work::work("".as_ref(), t)?;
-    if matches!(work, Work::Trace { .. } | Work::Movie { .. } | Work::Program(_)) {
+    if matches!(
+        work,
+        Work::Trace { .. } | Work::Pool { .. } | Work::Movie { .. } | Work::Program(_)
+    ) {
         let at = t.value("work").map_or(t.at, |v| v.span().start);
         let reason = "a burst has a work that is no constant and no distribution";
         return fault(

@@ -3,11 +3,13 @@
 //! reference for its keys; this module is what the rooms see of it once it has been read and found sound.
 
 mod bound;
+mod frames;
 mod generators;
 mod group;
 mod load;
 mod parse;
 mod plays;
+mod pool;
 mod purse;
 mod rank;
 #[cfg(test)]
@@ -19,9 +21,11 @@ mod work;
 mod write;
 
 pub use bound::Bound;
+pub use frames::Frames;
 pub use generators::Generators;
 pub use group::{Division, Group, Portion};
 pub use load::{Arrivals, BestEffortLoad, Sleeper};
+pub use pool::Reel;
 pub use purse::{Purse, Segment};
 pub use sections::{Section, Step};
 pub use sets::{CpuSet, DEFAULT_SET, Part, home};
@@ -207,6 +211,9 @@ pub struct TaskEntry {
     /// A job that is not complete at its deadline is given up.
     #[serde(default, skip_serializing_if = "is_false")]
     pub abort: bool,
+    /// It shows what another task decodes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub frames: Option<Frames>,
     /// Index of the set that is to serve it in [`TaskSet::sets`]; `None` = as [`TaskSet::part_of`] says.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub set: Option<usize>,
@@ -263,6 +270,13 @@ pub enum Work {
         /// Its contents, never empty.
         values: Arc<[u64]>,
     },
+    /// Each copy plays another recorded movie of several while there are some left, from a frame on that is drawn, too.
+    Pool {
+        /// The file, as written in the task set.
+        path: PathBuf,
+        /// Its movies, at least one.
+        reels: Arc<[Reel]>,
+    },
     /// Decodes a movie, one job a frame; lab only.
     Movie {
         /// As written in the task set; the lab finds or fetches it.
@@ -283,6 +297,7 @@ impl Work {
             | Work::Normal { max: most, .. }
             | Work::Exponential { max: most, .. } => Some(*most),
             Work::Trace { values, .. } => values.iter().max().copied(),
+            Work::Pool { reels, .. } => reels.iter().flat_map(|reel| reel.iter()).max().copied(),
             Work::Movie { .. } | Work::Program(_) => None,
         }
     }

@@ -9,7 +9,7 @@ use toml::de::DeTable;
 use super::table::{self, At, Fault, Table, fault};
 use super::{
     BestEffort, CpuSet, Group, Kernel, LoadError, Overheads, Purse, TaskEntry, TaskSet, bound,
-    generators, group, limits, load, purse, rank, sections, sets, work,
+    frames, generators, group, limits, load, purse, rank, sections, sets, work,
 };
 use crate::others::Others;
 use crate::policy::{DEFAULT_SHARE, Policy};
@@ -33,9 +33,28 @@ const TOP: [&str; 16] = [
     "task",
     "best_effort",
 ];
-const TASK: [&str; 20] = [
-    "name", "count", "period", "deadline", "budget", "offset", "stagger", "affinity", "marks",
-    "user", "value", "class", "group", "purse", "set", "threads", "sections", "abort", "bound",
+const TASK: [&str; 22] = [
+    "name",
+    "count",
+    "period",
+    "deadline",
+    "budget",
+    "offset",
+    "stagger",
+    "affinity",
+    "marks",
+    "user",
+    "value",
+    "class",
+    "group",
+    "purse",
+    "set",
+    "threads",
+    "sections",
+    "abort",
+    "bound",
+    "frames_from",
+    "queue",
     "work",
 ];
 const EXAMPLE: &str = "cpus = 1, duration = \"1s\" and a [[task]] with name, period and work";
@@ -203,6 +222,7 @@ fn tasks(
         }
         tasks.push(task);
     }
+    frames::read(top, &TASK, &mut tasks, &mut resources)?;
     Ok((tasks, resources))
 }
 
@@ -279,6 +299,7 @@ fn task(folder: &Path, t: &Table<'_, '_>, cpus: u32, duration: u64) -> Result<Ta
         threads,
         sections: Vec::new(),
         abort: sections::abort(t, &work)?,
+        frames: None,
         set: None,
         bound: bound::read(t, budget_given)?,
         work,

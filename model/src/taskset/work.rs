@@ -5,18 +5,18 @@ use std::path::Path;
 
 use super::parse::line_of;
 use super::table::{self, At, Fault, Table, fault};
-use super::{Work, limits};
+use super::{Work, limits, pool};
 use crate::units::{US, clip};
 
-const KINDS: [&str; 7] =
-    ["constant", "uniform", "normal", "exponential", "trace", "movie", "program"];
+const KINDS: [&str; 8] =
+    ["constant", "uniform", "normal", "exponential", "trace", "pool", "movie", "program"];
 
 /// Reads the work of one task; traces are looked for in `folder`.
 pub(super) fn work(folder: &Path, task: &Table<'_, '_>) -> Result<Work, Fault> {
     const LIKE: &str = "{ constant = \"20ms\" }";
-    const FIELDS: [&str; 10] = [
-        KINDS[0], KINDS[1], KINDS[2], KINDS[3], KINDS[4], KINDS[5], KINDS[6], "start", "width",
-        "height",
+    const FIELDS: [&str; 11] = [
+        KINDS[0], KINDS[1], KINDS[2], KINDS[3], KINDS[4], KINDS[5], KINDS[6], KINDS[7], "start",
+        "width", "height",
     ];
     let Some(w) = task.table("work", "work", LIKE, &FIELDS)? else {
         return fault(task.at, "[[task]] has no \"work\"", format!("add work = {LIKE}"));
@@ -50,6 +50,7 @@ pub(super) fn work(folder: &Path, task: &Table<'_, '_>) -> Result<Work, Fault> {
         "normal" => normal(&w),
         "exponential" => exponential(&w),
         "trace" => trace(folder, &w),
+        "pool" => pool::read(folder, &w),
         "movie" => movie(&w),
         _ => program(&w),
     }

@@ -183,6 +183,10 @@ impl TaskEntry {
             let parts: Vec<String> = parts.into_iter().filter_map(one).collect();
             line(text, "bound", &format!("{{ {} }}", parts.join(", ")));
         }
+        if let Some(frames) = self.frames {
+            line(text, "frames_from", &quoted(&set.tasks[frames.decoder].name));
+            line(text, "queue", &frames.queue.to_string());
+        }
         line(text, "work", &format!("{{ {} }}", self.work.to_toml()));
     }
 }
@@ -230,6 +234,7 @@ impl Work {
             Work::Trace { path, start, .. } => {
                 format!("trace = {}, start = {start}", quoted(&path.to_string_lossy()))
             }
+            Work::Pool { path, .. } => format!("pool = {}", quoted(&path.to_string_lossy())),
             Work::Movie { path, size } => {
                 let size =
                     size.map_or_else(String::new, |(w, h)| format!(", width = {w}, height = {h}"));
@@ -265,6 +270,7 @@ mod tests {
     fn what_is_written_reads_as_the_same_set() {
         let folder = tempfile::tempdir().unwrap();
         std::fs::write(folder.path().join("t \"x\".csv"), "5\n6\n").unwrap();
+        std::fs::write(folder.path().join("p.csv"), "film,5,6\n").unwrap();
         let text = r#"
             title = 'a "title" \ here'
             cpus = 3
@@ -317,6 +323,7 @@ mod tests {
             "uniform = [\"1ms\", \"2ms\"]",
             "normal = { mean = \"5ms\", sd = \"0s\", max = \"6ms\" }",
             "exponential = { mean = \"5ms\", max = \"6ms\" }",
+            "pool = \"p.csv\"",
             "movie = \"m.mp4\", width = 16, height = 32",
             "movie = \"m.mp4\"",
             "program = [\"a\", \"b \\\" c\"]",
@@ -326,6 +333,11 @@ mod tests {
             let _ =
                 write!(text, "\n[[task]]\nname = \"t{i}\"\nperiod = \"9ms\"\nwork = {{ {kind} }}");
         }
+        let _ = write!(
+            text,
+            "\n[[task]]\nname = \"show\"\nperiod = \"9ms\"\nframes_from = \"t4\"\nqueue = 2\nwork = {{ {} }}",
+            kinds[0]
+        );
         let path = folder.path().join("set.toml");
         let read = |text: &str| TaskSet::from_bytes(text.as_bytes(), Path::new(&path)).unwrap();
         let set = read(&text);

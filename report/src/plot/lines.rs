@@ -21,7 +21,7 @@ const PANEL: (u32, u32) = (760, 380);
 const KEY: i32 = 190;
 
 /// A curve.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct Curve {
     /// In the key.
     pub name: String,
@@ -29,10 +29,12 @@ pub struct Curve {
     pub points: Vec<(f64, f64)>,
     /// Marks alone, as for values somebody else printed.
     pub marks_only: bool,
+    /// How far the interval around each point reaches up and down; empty: there are none.
+    pub reach: Vec<f64>,
 }
 
 /// One panel.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct Panel {
     /// Above it.
     pub title: String,
@@ -46,6 +48,10 @@ pub struct Panel {
     pub curves: Vec<Curve>,
     /// A value of x nothing gets beyond, and its name.
     pub limit: Option<(f64, String)>,
+    /// A value of y that something is held against, and its name.
+    pub level: Option<(f64, String)>,
+    /// y is drawn by its logarithm; its range is above 0.
+    pub logarithmic: bool,
 }
 
 /// The panels one below the other as an SVG picture that stands alone.
@@ -66,6 +72,8 @@ pub fn panels(panels: &[Panel]) -> Result<String, PlotError> {
 
 fn one(area: &Area<'_>, panel: &Panel) -> Result<(), PlotError> {
     let (width, _) = area.dim_in_pixel();
+    let scale = |y: f64| if panel.logarithmic { y.log10() } else { y };
+    let (low, high) = (scale(panel.y.0), scale(panel.y.1));
     area.draw(&Text::new(panel.title.clone(), (56, 16), font(18, INK, HPos::Left)))?;
     let mut chart = ChartBuilder::on(area)
         .margin_left(8)
@@ -73,7 +81,7 @@ fn one(area: &Area<'_>, panel: &Panel) -> Result<(), PlotError> {
         .margin_top(34)
         .x_label_area_size(44)
         .y_label_area_size(56)
-        .build_cartesian_2d(panel.x.0..panel.x.1, panel.y.0..panel.y.1)?;
+        .build_cartesian_2d(panel.x.0..panel.x.1, low..high)?;
     chart
         .configure_mesh()
         .disable_x_mesh()
@@ -82,23 +90,52 @@ fn one(area: &Area<'_>, panel: &Panel) -> Result<(), PlotError> {
         .axis_style(FAINT)
         .x_desc(&panel.axes.0)
         .y_desc(&panel.axes.1)
+        .x_label_formatter(&|x| written(*x))
+        .y_label_formatter(&|y| match panel.logarithmic {
+            false => written(*y),
+            // Between the powers of ten there is too little room.
+            true if (y - y.round()).abs() < 1e-6 => written(10f64.powf(*y)),
+            true => String::new(),
+        })
         .label_style(("sans-serif", 15, &INK))
         .axis_desc_style(("sans-serif", 15, &INK))
         .draw()?;
     let key = width as i32 - KEY + 14;
     if let Some((x, name)) = &panel.limit {
-        let line = [(*x, panel.y.0), (*x, panel.y.1)];
+        let line = [(*x, low), (*x, high)];
         chart.draw_series(DashedLineSeries::new(line, 4, 4, INK.stroke_width(1)))?;
         let y = 46 + 22 * panel.curves.len() as i32;
         area.draw(&PathElement::new([(key + 8, y - 7), (key + 8, y + 7)], INK))?;
         area.draw(&Text::new(name.clone(), (key + 24, y), font(15, INK, HPos::Left)))?;
+    }
+    if let Some((y, name)) = &panel.level {
+        let line = [(panel.x.0, scale(*y)), (panel.x.1, scale(*y))];
+        chart.draw_series(DashedLineSeries::new(line, 4, 4, INK.stroke_width(1)))?;
+        let lines = panel.curves.len() as i32 + i32::from(panel.limit.is_some());
+        let at = 46 + 22 * lines;
+        area.draw(&PathElement::new([(key - 8, at), (key - 1, at)], INK))?;
+        area.draw(&PathElement::new([(key + 9, at), (key + 16, at)], INK))?;
+        area.draw(&Text::new(name.clone(), (key + 24, at), font(15, INK, HPos::Left)))?;
     }
     for (i, curve) in panel.curves.iter().enumerate() {
         let colour = COLOURS[i % COLOURS.len()];
         let within = |(x, y): &(f64, f64)| {
             x.is_finite() && y.is_finite() && (panel.y.0..=panel.y.1).contains(y)
         };
-        let points: Vec<(f64, f64)> = curve.points.iter().copied().filter(within).collect();
+        let inside = || curve.points.iter().zip(0..).filter(|(point, _)| within(point));
+        let points: Vec<(f64, f64)> = inside().map(|((x, y), _)| (*x, scale(*y))).collect();
+        for ((x, y), at) in
+            inside().filter(|(_, at)| curve.reach.get(*at).is_some_and(|r| *r > 0.0))
+        {
+            let (from, to) = (y - curve.reach[at], y + curve.reach[at]);
+            let end = |y: f64| (*x, scale(y.clamp(panel.y.0, panel.y.1)));
+            let (a, b) = (chart.backend_coord(&end(from)), chart.backend_coord(&end(to)));
+            let (a, b) = (area_coord(area, a), area_coord(area, b));
+            area.draw(&PathElement::new([a, b], colour.stroke_width(1)))?;
+            for (x, y) in [a, b] {
+                area.draw(&PathElement::new([(x - 3, y), (x + 3, y)], colour.stroke_width(1)))?;
+            }
+        }
         let y = 46 + 22 * i as i32;
         if !curve.marks_only {
             chart.draw_series(LineSeries::new(points.clone(), colour.stroke_width(2)))?;
@@ -115,6 +152,13 @@ fn one(area: &Area<'_>, panel: &Panel) -> Result<(), PlotError> {
         area.draw(&Text::new(name, (key + 24, y), font(15, INK, HPos::Left)))?;
     }
     Ok(())
+}
+
+/// A number at an axis, without zeros that say nothing.
+fn written(value: f64) -> String {
+    let text = format!("{value:.4}");
+    let text = text.trim_end_matches('0').trim_end_matches('.');
+    if text == "-0" { "0".into() } else { text.into() }
 }
 
 /// A place of the whole picture as one of `area`.

@@ -70,6 +70,9 @@ impl Engine {
         if late && self.late.is_none() {
             self.late = Some((self.task_of(i), job));
         }
+        if self.tasks[i].special.is_some() {
+            self.frame_done(i);
+        }
         let Some((used, aborted)) = whole else { return };
         self.completed += u64::from(!aborted);
         if self.detail != Detail::Counters {
@@ -79,7 +82,7 @@ impl Engine {
         }
     }
 
-    /// Whether task `i` goes on with its next job at once: there is one, and it has been released. Its reservation sees
+    /// Whether task `i` goes on with its next job at once: there is one, released, and nothing it waits for. Its reservation sees
     /// no end of the one before unless that is marked.
     pub(super) fn take_up(&mut self, i: usize) -> bool {
         let t = &self.tasks[i];
@@ -90,7 +93,7 @@ impl Engine {
             self.core.mark(i, self.now);
         }
         self.begin_job(i);
-        true
+        !self.waits_for_frames(i)
     }
 
     /// What runs on `cpu` has no job, and sleeps until there is one.
@@ -108,7 +111,7 @@ impl Engine {
     pub(super) fn sleep(&mut self, i: usize) {
         self.core.sleep(i, self.now);
         let t = &self.tasks[i];
-        if t.job < t.work.jobs() {
+        if t.job < t.work.jobs() && !self.blocked_by_frames(i) {
             self.releases.set(i, t.release);
         }
     }

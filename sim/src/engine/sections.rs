@@ -15,7 +15,7 @@ impl Engine {
     }
 
     /// Something happens to thread `i`.
-    fn note(&mut self, i: usize, kind: EventKind, a: u64, b: u64) {
+    pub(super) fn note(&mut self, i: usize, kind: EventKind, a: u64, b: u64) {
         if self.detail != Detail::Counters {
             let event = Event::new(self.now, kind, a, b);
             self.events.push(event.of(self.task_of(i) as u32));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! What few tasks have, beside the tasks of the engine, so that the others pay a comparison for it: several threads,
-//! sections, aborts.
+//! sections, aborts, queues of frames.
 
 use std::collections::VecDeque;
 
@@ -8,6 +8,7 @@ use onbeat_model::event::{Event, EventKind};
 use onbeat_model::taskset::{Section, Step};
 
 use super::Engine;
+use super::frames::QueueEnd;
 use crate::locks::{Locks, Wait};
 use crate::releases::Releases;
 
@@ -35,6 +36,8 @@ pub(super) struct Thread {
     pub goal: u64,
     /// Its jobs are given up at their deadlines.
     pub aborts: bool,
+    /// It passes frames on, or shows them.
+    pub queue: Option<QueueEnd>,
     /// Jobs that the task's threads have begun and not all ended, from `first` on; with its first thread, if it has
     /// several.
     pub team: Option<Box<Team>>,
@@ -89,7 +92,7 @@ impl Special {
 }
 
 impl Engine {
-    fn special(&mut self, i: usize) -> &mut Thread {
+    pub(super) fn special(&mut self, i: usize) -> &mut Thread {
         let at = *self.tasks[i].special.get_or_insert_with(|| {
             self.special.threads.push(Thread {
                 task: i,
@@ -98,6 +101,7 @@ impl Engine {
                 done: 0,
                 goal: 0,
                 aborts: false,
+                queue: None,
                 team: None,
             });
             self.special.threads.len() as u32 - 1

@@ -164,6 +164,13 @@ pub(super) fn engine(
             }
         }
     }
+    let first = |entry: usize| copies.iter().position(|c| c.entry == entry).unwrap_or(0);
+    for (i, c) in copies.iter().enumerate() {
+        if let Some(frames) = c.spec.frames {
+            let decoder = first(frames.decoder) + c.copy as usize;
+            engine.frames(decoder, i, frames.queue as usize, frames.resource);
+        }
+    }
     Ok((engine, infos))
 }
 

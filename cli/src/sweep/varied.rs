@@ -1,0 +1,200 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Sweeps over a key of a task-set file: each configuration is simulated at every point, several times with other random
+//! work, and each figure comes with the interval in which its mean lies.
+
+mod claims;
+mod file;
+mod shown;
+
+use std::io::{IsTerminal, stderr};
+use std::path::Path;
+use std::process::ExitCode;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use onbeat_model::metrics::tardiness_over_time;
+use onbeat_model::taskset::TaskSet;
+use onbeat_sim::{Detail, figures, simulate_with};
+
+use super::Options;
+use super::file::By;
+use crate::lab::cancel_on_signals;
+use crate::output::{self, print};
+use file::{Figure, Varied};
+use shown::{Mean, Table};
+
+/// At least so long between two lines of progress where nobody watches a bar.
+const BETWEEN_LINES: Duration = Duration::from_secs(2);
+
+/// Whether the text is that of such a sweep.
+pub fn is_one(text: &str) -> bool {
+    text.parse::<toml::Table>().is_ok_and(|table| table.contains_key("base"))
+}
+
+/// Carries it out.
+///
+/// # Errors
+/// The file or one of its task sets is bad, it was stopped, or results cannot be written.
+pub fn run(options: &Options, text: &str) -> Result<ExitCode> {
+    let place = || options.file.display().to_string();
+    if options.by.is_some_and(|by| by != By::Sim) {
+        bail!("{}: a sweep over a task set is simulated; leave --by out", place());
+    }
+    let sweep = Varied::read(&options.file, text).with_context(place)?;
+    let outputs: Vec<&Path> =
+        [&options.out, &options.plot].into_iter().flatten().map(|path| path.as_path()).collect();
+    output::distinct(&[&options.file, &sweep.base], &outputs)?;
+    outputs.iter().try_for_each(|file| output::check(file))?;
+    // All mistakes are named before the first run.
+    for (point, configuration) in sweep.each() {
+        sweep.task_set(point, configuration, 0).with_context(place)?;
+    }
+    let values = play(&sweep)?;
+    let table = Table::new(&sweep, &values);
+    print(&if options.json { table.to_json() } else { table.to_text() })?;
+    if let Some(path) = &options.out {
+        output::write(path, |out| out.write_all(table.to_csv().as_bytes()))?;
+    }
+    if let Some(path) = &options.plot {
+        let svg = table.plot()?;
+        output::write(path, |out| out.write_all(svg.as_bytes()))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// What came out: a value for each figure, configuration, point and replication, in this order. Of a sweep over time
+/// the points are its intervals. NaN: there was none.
+struct Values {
+    /// x of each point.
+    x: Vec<f64>,
+    of: Vec<Vec<Vec<Vec<f64>>>>,
+}
+
+impl Values {
+    /// Mean and interval of a figure at a point.
+    fn mean(&self, figure: usize, configuration: usize, point: usize) -> Mean {
+        Mean::of(&self.of[figure][configuration][point])
+    }
+}
+
+/// Simulates everything on all processors.
+fn play(sweep: &Varied) -> Result<Values> {
+    let runs: Vec<(usize, usize, u64)> = sweep
+        .each()
+        .flat_map(|(p, c)| (0..sweep.replications).map(move |replication| (p, c, replication)))
+        .collect();
+    let bar = ProgressBar::with_draw_target(
+        Some(runs.len() as u64),
+        match stderr().is_terminal() {
+            true => ProgressDrawTarget::stderr(),
+            false => ProgressDrawTarget::hidden(),
+        },
+    );
+    bar.set_style(ProgressStyle::with_template("{bar:40} {pos} of {len} runs, {eta} left")?);
+    let (next, said, cancel) =
+        (AtomicUsize::new(0), Mutex::new(Instant::now()), cancel_on_signals()?);
+    let failed = AtomicBool::new(false);
+    let done: Vec<Mutex<Option<Result<Vec<Vec<f64>>>>>> =
+        runs.iter().map(|_| Mutex::new(None)).collect();
+    thread::scope(|scope| {
+        for _ in 0..thread::available_parallelism().map_or(1, usize::from).min(runs.len()) {
+            scope.spawn(|| {
+                while let Some(i) = Some(next.fetch_add(1, Ordering::Relaxed))
+                    && let Some((point, configuration, replication)) = runs.get(i)
+                    && !failed.load(Ordering::Relaxed)
+                    && !cancel.load(Ordering::Relaxed)
+                {
+                    let played = one(sweep, *point, *configuration, *replication);
+                    failed.fetch_or(played.is_err(), Ordering::Relaxed);
+                    *done[i].lock().unwrap_or_else(|e| e.into_inner()) = Some(played);
+                    bar.inc(1);
+                    let mut said = said.lock().unwrap_or_else(|e| e.into_inner());
+                    if bar.is_hidden() && said.elapsed() >= BETWEEN_LINES {
+                        *said = Instant::now();
+                        complain!("onbeat sweep: {} of {} runs done", bar.position(), runs.len());
+                    }
+                }
+            });
+        }
+    });
+    bar.finish_and_clear();
+    let mut played = Vec::new();
+    for one in done {
+        // Runs are begun in order: one that failed may come after one that was left out.
+        if let Some(one) = one.into_inner().unwrap_or_else(|e| e.into_inner()) {
+            played.push(one?);
+        }
+    }
+    if played.len() < runs.len() {
+        bail!("stopped on request after {} of {} runs", played.len(), runs.len());
+    }
+    Ok(gather(sweep, &runs, &played))
+}
+
+/// The figures of one run: of each figure a value, or in a sweep over time one for each interval.
+fn one(
+    sweep: &Varied,
+    point: usize,
+    configuration: usize,
+    replication: u64,
+) -> Result<Vec<Vec<f64>>> {
+    let set = sweep.task_set(point, configuration, replication)?;
+    let policy =
+        set.policies[0].core().context("the simulator plays Onbeat's own policies only")?;
+    let entry = |name: &str| set.tasks.iter().position(|task| task.name == name);
+    if let Some(every) = sweep.over_time {
+        let run = simulate_with(&set, policy, Detail::Jobs)?;
+        let late = |figure: &Figure| {
+            let entry = figure.entry.as_deref().and_then(entry).unwrap_or(0) as u32;
+            let late = tardiness_over_time(&run, entry, every);
+            late.into_iter().map(|value| value.unwrap_or(f64::NAN)).collect()
+        };
+        return Ok(sweep.figures.iter().map(late).collect());
+    }
+    let (_, metrics, tasks) = figures(&set, policy)?;
+    let (metrics, tasks) = (serde_json::to_value(metrics)?, serde_json::to_value(tasks)?);
+    let value = |figure: &Figure| -> f64 {
+        let key = |value: &serde_json::Value| value.get(&figure.key)?.as_f64();
+        let Some(entry) = figure.entry.as_deref().and_then(entry) else {
+            return key(&metrics).unwrap_or(f64::NAN);
+        };
+        let own = tasks.as_array().into_iter().flatten();
+        let own = own.filter(|task| task["entry"] == entry && task["class"] != "best_effort");
+        let (mut sum, mut count) = (0.0, 0.0);
+        own.filter_map(key).for_each(|value| (sum, count) = (sum + value, count + 1.0));
+        sum / count
+    };
+    Ok(sweep.figures.iter().map(|figure| vec![value(figure)]).collect())
+}
+
+fn gather(sweep: &Varied, runs: &[(usize, usize, u64)], played: &[Vec<Vec<f64>>]) -> Values {
+    let most = played.iter().flatten().map(Vec::len).max().unwrap_or(0);
+    let x: Vec<f64> = match sweep.over_time {
+        Some(every) => (0..most).map(|i| i as f64 * every as f64 / 1e9).collect(),
+        None => sweep.points.iter().map(|point| point.x).collect(),
+    };
+    let empty = vec![vec![Vec::new(); x.len()]; sweep.configurations.len()];
+    let mut of = vec![empty; sweep.figures.len()];
+    for ((point, configuration, _), values) in runs.iter().zip(played) {
+        for (figure, values) in values.iter().enumerate() {
+            for (i, value) in values.iter().enumerate() {
+                let at = if sweep.over_time.is_some() { i } else { *point };
+                of[figure][*configuration][at].push(*value);
+            }
+        }
+    }
+    Values { x, of }
+}
+
+/// The policy that a set of the sweep is played under.
+fn policy_of(set: &TaskSet) -> Result<()> {
+    let [policy] = &set.policies[..] else { bail!("a configuration has one policy") };
+    if !policy.is_core() {
+        bail!("the simulator does not play {policy}; only Onbeat's own policies");
+    }
+    set.plays(policy).map_err(anyhow::Error::msg)
+}
