@@ -16,6 +16,7 @@ use crate::output::print;
 use onbeat_client::Service;
 use onbeat_kernel::machine::{self, Obstacle, format_cpus};
 use onbeat_kernel::protection::{self, Server};
+use onbeat_kernel::steering::{self, Survey};
 use onbeat_lab::Flavour;
 use onbeat_lab::kernel::Kernel;
 use onbeat_lab::machine::Qemu;
@@ -112,6 +113,7 @@ fn findings() -> Vec<Finding> {
     });
     all.push(service());
     all.push(realtime());
+    all.push(interrupts());
     all.push(cgroups());
     all.extend(lab());
     all.push(clang());
@@ -243,6 +245,35 @@ fn kept(feature: &'static str, servers: &BTreeMap<u32, Server>) -> Finding {
         State::Degraded,
         format!("on CPUs {cpus} it is off: write ns to {}/cpuN/runtime", protection::SERVERS),
     )
+}
+
+/// Whether a CPU can be kept for interrupts.
+fn interrupts() -> Finding {
+    const FEATURE: &str = "interrupt CPU";
+    let survey = match Survey::new() {
+        Ok(survey) => survey,
+        Err(e) => {
+            return Finding::ok(FEATURE, For::Live, format!("not known: /proc/irq: {e}"))
+                .bad(State::Degraded, "mount /proc to use scx_onbeat --interrupt-cpu");
+        }
+    };
+    let finding = Finding::ok(FEATURE, For::Live, survey.say());
+    if machine::online().is_ok_and(|cpus| cpus.len() < 2) {
+        return Finding { what: "there is one CPU only".into(), ..finding }
+            .bad(State::Degraded, "scx_onbeat --interrupt-cpu needs another for programs");
+    }
+    if let Some(pid) = steering::balancer() {
+        return finding.bad(
+            State::Degraded,
+            format!(
+                "stop irqbalance (process {pid}), which moves them, too, under --interrupt-cpu"
+            ),
+        );
+    }
+    if survey.movable == 0 {
+        return finding.bad(State::Degraded, "scx_onbeat --interrupt-cpu steers no device here");
+    }
+    finding
 }
 
 fn cgroups() -> Finding {

@@ -52,7 +52,10 @@ pub fn run(options: &Options) -> Result<ExitCode> {
 
 /// The answer for people: what is free, a line for each reservation, and where an owed job was late, by how much.
 fn text(answer: Response) -> Result<String> {
-    let Response::Status { policy, cpus, reserved, free, reservations, sets, .. } = answer else {
+    let Response::Status {
+        policy, cpus, reserved, free, reservations, sets, interrupt_cpu, ..
+    } = answer
+    else {
         bail!("the service gave an unexpected answer; use the same version on both sides");
     };
     let mut text = String::new();
@@ -71,6 +74,9 @@ fn text(answer: Response) -> Result<String> {
         }
     } else {
         line(String::new(), &policy, &cpus, reserved, free);
+    }
+    if let Some(cpu) = interrupt_cpu {
+        let _ = writeln!(text, "CPU {cpu} is kept for interrupts");
     }
     if !reservations.is_empty() {
         let _ = writeln!(
@@ -140,9 +146,17 @@ mod tests {
     fn status(reservations: Vec<Reservation>) -> String {
         let (reserved, free) = (Fraction::new(1, 2), Fraction::new(7, 5));
         let policy = "g-edzl+cbs".into();
-        let (sets, best_effort, cpus) = (vec![], "fair".into(), vec![0, 1]);
-        let answer =
-            Response::Status { policy, cpus, reserved, free, reservations, sets, best_effort };
+        let (sets, best_effort, cpus, interrupt_cpu) = (vec![], "fair".into(), vec![0, 1], None);
+        let answer = Response::Status {
+            policy,
+            cpus,
+            reserved,
+            free,
+            reservations,
+            sets,
+            best_effort,
+            interrupt_cpu,
+        };
         text(answer).unwrap()
     }
 
@@ -166,17 +180,19 @@ mod tests {
             reservations: vec![reservation],
             sets,
             best_effort: "fair".into(),
+            interrupt_cpu: Some(4),
         })
         .unwrap();
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(
-            lines[..2],
+            lines[..3],
             [
                 "default: g-edzl+cbs on CPUs 0: 50.0% of a CPU reserved, 50.0% free",
                 "b: p-edf+cbs on CPUs 1-2: 50.0% of a CPU reserved, 50.0% free",
+                "CPU 4 is kept for interrupts",
             ]
         );
-        assert!(lines[2].ends_with("  SET") && lines[3].ends_with("s  b"), "{text}");
+        assert!(lines[3].ends_with("  SET") && lines[4].ends_with("s  b"), "{text}");
     }
 
     #[test]

@@ -23,4 +23,5 @@ pub mod scheduler;
 pub mod service;
 pub mod settings;
 pub mod stats;
+pub mod steering;
 pub mod system;

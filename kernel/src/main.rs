@@ -3,7 +3,6 @@
 
 use std::mem::MaybeUninit;
 use std::os::unix::net::UnixStream;
-use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -11,10 +10,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use clap::Parser;
-use onbeat_core::ffi::OB_SHARE_QUANTUM;
-use onbeat_kernel::arena::Layout;
 use onbeat_kernel::log;
-use onbeat_kernel::machine::{self, format_cpus, mask_of};
+use onbeat_kernel::machine::{self, format_cpus};
 use onbeat_kernel::priority::Raised;
 use onbeat_kernel::protection::{Need, Protection};
 use onbeat_kernel::rate::{Notice, Rate};
@@ -24,114 +21,24 @@ use onbeat_kernel::scheduler::{Loading, Scheduler};
 use onbeat_kernel::service::{Service, Socket};
 use onbeat_kernel::settings::Settings;
 use onbeat_kernel::stats::{self, Metrics};
+use onbeat_kernel::steering::{self, Steering};
 use onbeat_kernel::system::{Proc, System, Watch};
-use onbeat_model::others::Others;
-use onbeat_model::policy::{DEFAULT_SHARE, Order, Policy, Server, Sets};
 use onbeat_model::protocol::{Request, Response};
-use onbeat_model::rank::Servers;
-use onbeat_model::taskset::DEFAULT_SET;
-use onbeat_model::units::{Fraction, format_percent, parse_duration, parse_percent};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use scx_stats::prelude::StatsServer;
 use sd_notify::NotifyState;
+
+mod options;
+
+use options::{Options, layout, settings};
 
 /// How often the service looks after what nobody tells it of.
 const TICK: Duration = Duration::from_millis(500);
 /// How often it does so at most, however many requests come.
 const LOOK: Duration = Duration::from_millis(20);
-/// Reservations at a time.
-const RESERVATIONS: usize = 1 << 10;
 
 /// Exit status when the kernel took the scheduler out.
 const EJECTED: u8 = 3;
-
-/// Real-time reservations for stock Linux: a sched_ext scheduler and the service that grants its
-/// reservations.
-///
-/// Stops on SIGINT or SIGTERM; the kernel's own scheduler takes over then, and also if this
-/// process dies in any other way. Exit status: 0 stopped when asked, 1 could not start or work,
-/// 2 wrong options, 3 the kernel took the scheduler out.
-#[derive(Debug, Parser)]
-#[command(name = "scx_onbeat", version)]
-struct Options {
-    /// How reservations are served; `onbeat policies` lists them
-    #[arg(long, default_value = onbeat_model::policy::DEFAULT)]
-    policy: String,
-    /// Take a policy under which one reservation can make others late (`onbeat policies` marks them)
-    #[arg(long)]
-    no_isolation: bool,
-    /// CPUs that reservations may use, such as 0-3,6 [default: all]
-    #[arg(long, value_name = "LIST")]
-    cpus: Option<String>,
-    /// CPUs under a policy of their own, such as quiet=2-3:p-edf+cbs, with a number of clusters if it is clustered; the
-    /// rest is served by --policy (repeatable)
-    #[arg(long = "set", value_name = "NAME=CPUS:POLICY[:CLUSTERS]")]
-    sets: Vec<String>,
-    /// Clusters of CPUs under policies named c-…; must divide the number of CPUs
-    #[arg(long, default_value_t = 2, value_name = "N")]
-    clusters: u32,
-    /// What best-effort work is guaranteed of every CPU
-    #[arg(long, default_value_t = format_percent(DEFAULT_SHARE), value_name = "PERCENT")]
-    best_effort_share: String,
-    /// Order of best-effort work among itself; `onbeat policies` lists them
-    #[arg(long, default_value_t, value_name = "ORDER")]
-    best_effort: Others,
-    /// Servers of best effort under a policy that ranks, such as edf-hsb: how many, COUNT:BUDGET:PERIOD
-    /// [default: one for each CPU, 5ms every 50ms]
-    #[arg(long, value_name = "SERVERS")]
-    best_effort_servers: Option<Servers>,
-    /// Where to listen for requests
-    #[arg(long, default_value = "/run/onbeat/control.sock", value_name = "PATH")]
-    socket: PathBuf,
-    /// Record every scheduling event to this file, 40 bytes each (docs/events.md)
-    #[arg(long, value_name = "FILE")]
-    events: Option<PathBuf>,
-    /// Room for events in memory, rounded up to a power of two; 40 bytes each
-    #[arg(long, default_value_t = 1 << 20, value_name = "N")]
-    event_room: usize,
-    /// What one ordinary user may reserve of the CPUs' total, and take ahead of best-effort work, overruns included
-    #[arg(long, default_value = "50%", value_name = "PERCENT")]
-    max_share: String,
-    /// How long a thread may wait for a CPU before the kernel takes the scheduler out, 1s to 30s
-    #[arg(long, default_value = "30s", value_name = "TIME", value_parser = watchdog)]
-    watchdog: Duration,
-    /// Stop once this process has ended and nothing is reserved any more
-    #[arg(long, value_name = "PID")]
-    with: Option<u32>,
-    /// Print statistics each INTERVAL seconds
-    #[arg(long, value_name = "INTERVAL", value_parser = interval)]
-    stats: Option<Duration>,
-    /// Print statistics of the running scheduler each INTERVAL seconds; starts no scheduler
-    #[arg(long, value_name = "INTERVAL", value_parser = interval)]
-    monitor: Option<Duration>,
-    /// Print what each of the scheduler's entry points has cost when it ends, as one JSON object
-    #[arg(long)]
-    costs: bool,
-    /// Describe the statistics
-    #[arg(long)]
-    help_stats: bool,
-    /// Say more, also what the kernel's verifier says
-    #[arg(long, short)]
-    verbose: bool,
-}
-
-fn interval(text: &str) -> Result<Duration, String> {
-    let seconds: f64 = text.parse().map_err(|_| "write a number of seconds".to_string())?;
-    match Duration::try_from_secs_f64(seconds) {
-        Ok(interval) if !interval.is_zero() => Ok(interval),
-        _ => Err("write a number of seconds above 0".into()),
-    }
-}
-
-fn watchdog(text: &str) -> Result<Duration, String> {
-    let time = Duration::from_nanos(parse_duration(text).map_err(|e| e.to_string())?);
-    let bounds = Duration::from_secs(1)..=Duration::from_secs(30);
-    if bounds.contains(&time) {
-        Ok(time)
-    } else {
-        Err("the kernel's watchdog takes 1s to 30s".into())
-    }
-}
 
 fn main() -> ExitCode {
     let code = match run(&Options::parse()) {
@@ -176,12 +83,16 @@ fn run(options: &Options) -> Result<ExitCode> {
     let layout = layout(options, &sets)?;
     let mut object = MaybeUninit::uninit();
     let raised = Raised::now();
-    let Options { verbose, costs, watchdog, .. } = *options;
+    let Options { verbose, costs, watchdog, interrupt_cpu, .. } = *options;
     // Before the kernel adds its servers to what SCHED_DEADLINE has admitted: with the values that a
     // killed service has left they may not fit.
     let protection = protection();
+    match steering::put_right() {
+        Ok(words) => words.iter().for_each(log::say),
+        Err(e) => log::say(format_args!("an earlier scx_onbeat was killed: {e:#}")),
+    }
     let rights = Rights { no_isolation: options.no_isolation, others: options.best_effort };
-    let loading = Loading { verbose, costs, watchdog };
+    let loading = Loading { verbose, costs, watchdog, interrupt_cpu };
     let scheduler = Scheduler::start(&layout, loading, &mut object)?;
     drop(raised);
     let served = |set: &Settings| {
@@ -209,8 +120,10 @@ fn run(options: &Options) -> Result<ExitCode> {
         let stop = Arc::clone(&signals.stop);
         std::thread::spawn(move || stats::monitor(interval, &stop));
     }
+    let steering = interrupt_cpu.map(steer).transpose()?;
     let mut book = Book::of(scheduler, Proc, sets, rights);
     book.draw()?;
+    book.interrupt_cpu = interrupt_cpu;
     let mut service = Service::new(book, socket);
     for (stream, uid) in greeter.end() {
         service.welcome(stream, uid);
@@ -226,10 +139,25 @@ fn run(options: &Options) -> Result<ExitCode> {
         rate: Rate::new(Instant::now()),
         protection,
         protected: None,
+        steering,
         looked: Instant::now(),
         counted: None,
     }
     .serve()
+}
+
+/// Interrupts, and this process's threads, go to that CPU.
+fn steer(cpu: u32) -> Result<Steering> {
+    let (steering, words) =
+        Steering::begin(cpu).with_context(|| format!("--interrupt-cpu {cpu}"))?;
+    steering.take_threads();
+    log::say(words);
+    if let Some(pid) = steering::balancer() {
+        log::say(format_args!(
+            "warning: irqbalance (process {pid}) moves interrupts, too: stop it, or they come back only every 10s"
+        ));
+    }
+    Ok(steering)
 }
 
 /// The kernel's servers for sched_ext, if it has them.
@@ -291,6 +219,7 @@ struct Session<'a> {
     protection: Option<Protection>,
     /// What it was last told.
     protected: Option<(Vec<Need>, u64)>,
+    steering: Option<Steering>,
     looked: Instant,
     counted: Option<Instant>,
 }
@@ -306,6 +235,7 @@ impl Session<'_> {
                 self.looked = Instant::now();
                 self.service.book.tick();
                 self.protect();
+                self.steer();
             }
             self.say();
             self.record();
@@ -317,6 +247,15 @@ impl Session<'_> {
             }
         }
         self.end()
+    }
+
+    /// Keeps interrupts where they are to be.
+    fn steer(&mut self) {
+        let Some(steering) = &mut self.steering else { return };
+        if let Some(words) = steering.look() {
+            log::say(words);
+        }
+        self.service.book.interrupt_cpu = steering.cpu_in_force();
     }
 
     /// Says what has happened, but not all that users cause.
@@ -396,6 +335,9 @@ impl Session<'_> {
         if let Some(Err(e)) = self.protection.as_mut().map(Protection::restore) {
             log::say(format_args!("{e:#}"));
         }
+        if let Some(Err(e)) = self.steering.as_mut().map(Steering::end) {
+            log::say(format_args!("{e:#}"));
+        }
         if let Some(costs) = costs {
             println!("{}", serde_json::to_string(&costs)?);
         }
@@ -411,141 +353,4 @@ impl Session<'_> {
             (None, None) => Ok(ExitCode::SUCCESS),
         }
     }
-}
-
-fn percent(option: &str, text: &str, most: u64) -> Result<Fraction> {
-    let value = parse_percent(text).with_context(|| format!("--{option}"))?;
-    if value > Fraction::new(most, 100) {
-        bail!("--{option} {text}: at most {most}% can be given");
-    }
-    Ok(value)
-}
-
-/// The policy that `option` names.
-fn policy(options: &Options, option: &str, name: &str) -> Result<(Order, Server)> {
-    let policy: Policy = name.parse()?;
-    let Policy::Core { order, server } = policy else {
-        bail!("{option} {policy} is none of Onbeat's own; `onbeat policies` lists those");
-    };
-    let isolates = server.isolates() && order.isolates();
-    if !isolates && !options.no_isolation {
-        bail!(
-            "{option} {policy} does not isolate: reservations can be late because of others; choose another \
-             (`onbeat policies` marks those that do not), or add --no-isolation"
-        );
-    }
-    Ok((order, server))
-}
-
-/// One --set, of a machine that is otherwise as `whole` says.
-fn named_set(options: &Options, text: &str, present: &[u32], whole: &Settings) -> Result<Settings> {
-    let option = format!("--set {text}");
-    let like = "write NAME=CPUS:POLICY, such as quiet=2-3:p-edf+cbs";
-    let parts = text.split_once('=').and_then(|(name, rest)| Some((name, rest.split_once(':')?)));
-    let Some((name, (cpus, named))) = parts else { bail!("{option}: {like}") };
-    let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
-    if name.is_empty() || name.len() > 64 || !name.chars().all(plain) || name == DEFAULT_SET {
-        bail!(
-            "{option}: a set's name is 1 to 64 letters, digits, '.', '_' and '-', not \"{DEFAULT_SET}\""
-        );
-    }
-    let list = machine::parse_cpus(cpus).map_err(|e| anyhow::anyhow!("{option}: {e}"))?;
-    if let Some(cpu) = list.iter().find(|cpu| !present.contains(cpu)) {
-        bail!("{option}: there is no CPU {cpu}; the CPUs are {}", format_cpus(present));
-    }
-    let (named, clusters) = match named.split_once(':') {
-        None => (named, whole.clusters),
-        Some((named, count)) => match count.parse() {
-            Ok(count) => (named, count),
-            Err(_) => bail!("{option}: {count} is no number of clusters; {like}"),
-        },
-    };
-    let (order, server) = policy(options, &option, named)?;
-    Ok(Settings {
-        name: name.into(),
-        set: mask_of(&list),
-        order,
-        server,
-        clusters,
-        ..whole.clone()
-    })
-}
-
-/// The sets of CPUs: the default one, if any CPU is left for it, before all others.
-fn settings(options: &Options) -> Result<Vec<Settings>> {
-    let (order, server) = policy(options, "--policy", &options.policy)?;
-    let present = machine::present().map_err(anyhow::Error::msg)?;
-    let cpus = present.last().map_or(1, |last| last + 1).min(machine::MAX_CPUS);
-    let usable = match &options.cpus {
-        None => u64::MAX >> (64 - cpus),
-        Some(list) => {
-            let list = machine::parse_cpus(list).map_err(|e| anyhow::anyhow!("--cpus: {e}"))?;
-            if let Some(cpu) = list.iter().find(|cpu| !present.contains(cpu)) {
-                bail!("--cpus: there is no CPU {cpu}; the CPUs are {}", format_cpus(&present));
-            }
-            mask_of(&list)
-        }
-    };
-    let whole = Settings {
-        usable,
-        best_effort_share: percent("best-effort-share", &options.best_effort_share, 90)?,
-        servers: options.best_effort_servers.unwrap_or(Servers::each(usable.count_ones())),
-        user_share: percent("max-share", &options.max_share, 100)?,
-        ..Settings::whole(order, server, cpus, options.clusters)
-    };
-    let mut sets: Vec<Settings> = Vec::new();
-    for text in &options.sets {
-        let set = named_set(options, text, &present, &whole)?;
-        if let Some(other) = sets.iter().find(|s| s.name == set.name || s.set & set.set != 0) {
-            let other = &other.name;
-            bail!(
-                "--set {text}: it shares its name or a CPU with the set {other}; give each its own"
-            );
-        }
-        sets.push(set);
-    }
-    let rest = sets.iter().fold(whole.set, |rest, s| rest & !s.set);
-    if rest != 0 {
-        sets.insert(0, Settings { set: rest, ..whole });
-    }
-    if let (Some(ranks), true) = (sets.iter().find(|s| s.order.key.ranks()), sets.len() > 1) {
-        let policy = ranks.policy();
-        bail!(
-            "{policy} serves all CPUs: leave --set out, or choose another policy for {}",
-            ranks.name
-        );
-    }
-    for set in &sets {
-        let (clusters, count) = (set.clusters, set.set.count_ones());
-        if set.order.sets == Sets::Clustered && (clusters == 0 || !count.is_multiple_of(clusters)) {
-            bail!(
-                "{clusters} clusters do not divide the {count} CPUs of the set {}; choose a divisor (--clusters, or the \
-                 last number of --set)",
-                set.name
-            );
-        }
-    }
-    Ok(sets)
-}
-
-fn layout(options: &Options, sets: &[Settings]) -> Result<Layout> {
-    let online = machine::online().map_err(anyhow::Error::msg)?;
-    // The core counts in thousandths; rounded up, so that the guarantee is kept.
-    let share = sets[0].order.share(sets[0].best_effort_share);
-    let permille = (share * 1000).ceil().to_integer();
-    let room = options.event_room;
-    if !(1024..=1 << 27).contains(&room) {
-        bail!("--event-room {room}: between 1024 and {} can be had", 1 << 27);
-    }
-    Ok(Layout {
-        cpus: sets[0].cpus,
-        domains: sets.iter().flat_map(Settings::domains).collect(),
-        share_permille: permille as u32,
-        others: options.best_effort.number(),
-        share_quantum: OB_SHARE_QUANTUM.into(),
-        tasks: machine::threads_most(),
-        servers: RESERVATIONS,
-        online: mask_of(&online),
-        ring: options.events.as_ref().map_or(0, |_| room.next_power_of_two()),
-    })
 }

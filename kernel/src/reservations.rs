@@ -8,10 +8,10 @@ use onbeat_analysis::admission::Admission;
 use onbeat_analysis::plan::{Demand, Place};
 use onbeat_model::others::Others;
 use onbeat_model::policy::{CORE, Server};
-use onbeat_model::protocol::{self, Refusal, Request, Reserve, Response};
+use onbeat_model::protocol::{self, Holder, Refusal, Request, Reserve, Response};
 use onbeat_model::rank::{Rank, Servers};
 use onbeat_model::taskset::{Portion, VALUE};
-use onbeat_model::units::{HOUR, US, format_duration};
+use onbeat_model::units::{Fraction, HOUR, US, format_duration};
 
 use crate::engine::Engine;
 use crate::limits;
@@ -123,6 +123,8 @@ fn problem<T>(message: impl Into<String>, remedy: impl Into<String>) -> Result<T
 pub struct Book<E, S> {
     /// The scheduler.
     pub engine: E,
+    /// The interrupt CPU, while there is one.
+    pub interrupt_cpu: Option<u32>,
     system: S,
     /// The sets of CPUs, the default one before all others.
     rooms: Vec<Room>,
@@ -159,6 +161,7 @@ impl<E: Engine, S: System> Book<E, S> {
         let others = rights.others;
         let mut book = Self {
             engine,
+            interrupt_cpu: None,
             system,
             rooms,
             rights,
@@ -232,6 +235,8 @@ impl<E: Engine, S: System> Book<E, S> {
             free: sum(self.rooms.iter().map(|room| room.admission.free())),
             sets: self.rooms.iter().map(Room::state).collect(),
             best_effort: self.others.name().into(),
+            // It may serve alone.
+            interrupt_cpu: self.interrupt_cpu.filter(|cpu| self.online >> cpu & 1 == 0),
             reservations: self
                 .held
                 .values()

@@ -104,6 +104,8 @@ pub struct Loading {
     pub costs: bool,
     /// How long a thread may wait before the kernel takes the scheduler out, 30 s at most.
     pub watchdog: Duration,
+    /// CPU that is kept for interrupts.
+    pub interrupt_cpu: Option<u32>,
 }
 
 impl<'a> Scheduler<'a> {
@@ -113,7 +115,7 @@ impl<'a> Scheduler<'a> {
     /// The kernel lacks something, another scheduler runs, or privileges are missing.
     pub fn start(
         layout: &Layout,
-        Loading { verbose, costs, watchdog }: Loading,
+        Loading { verbose, costs, watchdog, interrupt_cpu }: Loading,
         object: &'a mut MaybeUninit<OpenObject>,
     ) -> Result<Scheduler<'a>> {
         scx_utils::try_set_rlimit_infinity();
@@ -129,6 +131,7 @@ impl<'a> Scheduler<'a> {
         rodata.use_timers = !rt;
         rodata.tracing = layout.ring > 0;
         rodata.measuring = costs;
+        rodata.interrupt_cpu = interrupt_cpu.map_or(-1, |cpu| cpu as i32);
         rodata.weights = std::array::from_fn(|i| weight(i as i32 - 20));
         rodata.weight_idle = weight(IDLE);
         skel.struct_ops.onbeat_ops_mut().timeout_ms = watchdog.as_millis() as u32;

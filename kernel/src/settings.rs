@@ -40,6 +40,8 @@ pub struct Settings {
     pub servers: Servers,
     /// What one ordinary user may hold, of the usable CPUs' total.
     pub user_share: Fraction,
+    /// CPU that is kept for interrupts: in no set, and not usable.
+    pub interrupt_cpu: Option<u32>,
 }
 
 impl Settings {
@@ -57,6 +59,7 @@ impl Settings {
             best_effort_share: DEFAULT_SHARE,
             servers: Servers::each(cpus),
             user_share: Fraction::new(1, 2),
+            interrupt_cpu: None,
         }
     }
 

@@ -16,6 +16,7 @@ use onbeat_lab::Flavour;
 use onbeat_model::protocol::{Request, Response};
 
 const MS: u64 = 1_000_000;
+const CPU_1: &str = "/sys/devices/system/cpu/cpu1/online";
 const SOCKET: &str = "/run/onbeat/control.sock";
 
 fn facts() -> &'static Facts {
@@ -65,6 +66,11 @@ fn wrong_options_are_named() {
     fact_is("isolation-words", "add --no-isolation");
     fact_is("baseline-words", "none of Onbeat's own");
     fact_is("cpus-words", "there is no CPU 7; the CPUs are 0-1");
+    fact_is("interrupt-words", "there is no such CPU; the CPUs are 0-1");
+    fact_is("interrupt-twice-words", "--set a=1:p-edf+cbs: CPU 1 is --interrupt-cpu");
+    fact_is("interrupt-usable-words", "--cpus: CPU 1 is --interrupt-cpu");
+    fact_is("interrupt-only-words", "it is the only CPU on line");
+    fact_is("interrupt-gone-words", "it is off line; bring it on line");
     fact_is("events-words", "cannot write events to /no/such/file");
 }
 
@@ -73,6 +79,26 @@ fn killing_the_loader_gives_the_machine_back() {
     fact_is("kill-state", "disabled");
     fact_is("kill-alive", "true");
     fact_is("kill-again", "enabled");
+}
+
+#[test]
+fn on_the_interrupt_cpu_nobody_runs_who_may_run_elsewhere_and_all_who_may_not() {
+    fact_is("interrupt-hogs", "{0}");
+    let pinned: f64 = facts()["interrupt-pinned"].parse().unwrap();
+    assert!(pinned > 0.9, "two that may run nowhere else had {pinned} of it");
+    fact_is("interrupt-freed", "{0}");
+    fact_is("interrupt-service", "1");
+    fact_is("interrupt-status", "Some(1)");
+    fact_is("interrupt-refused", "CPU 1 is kept for interrupts");
+    fact_is("interrupt-full", "CPU 1 is kept for interrupts");
+}
+
+#[test]
+fn interrupts_go_to_the_interrupt_cpu_and_back_also_after_a_kill() {
+    fact_is("interrupt-steered", "2 2 2");
+    fact_is("kill-steered", "2 2 2");
+    fact_is("kill-put-right", "3 3 3");
+    fact_is("sysrq-words", "was killed: interrupts go to the CPUs again that they had");
 }
 
 #[test]
@@ -267,6 +293,13 @@ fn refusals_to_start() {
     fact("isolation-words", words(&["--policy", "fcbs"]));
     fact("baseline-words", words(&["--policy", "fifo"]));
     fact("cpus-words", words(&["--cpus", "0,7"]));
+    fact("interrupt-words", words(&["--interrupt-cpu", "7"]));
+    fact("interrupt-twice-words", words(&["--interrupt-cpu", "1", "--set=a=1:p-edf+cbs"]));
+    fact("interrupt-usable-words", words(&["--interrupt-cpu", "1", "--cpus", "0-1"]));
+    fs::write(CPU_1, "0").unwrap();
+    fact("interrupt-only-words", words(&["--interrupt-cpu", "0"]));
+    fact("interrupt-gone-words", words(&["--interrupt-cpu", "1"]));
+    fs::write(CPU_1, "1").unwrap();
     fact("events-words", words(&["--events", "/no/such/file"]));
     fact("help-stats", words(&["--help-stats"]));
     let (status, words) = finish(start(as_user(&mut Command::new("/bin/scx_onbeat"))));
@@ -467,10 +500,9 @@ fn hotplug() {
     for program in &programs {
         service.reserve(program.id(), "big", &Params::new(12 * MS, 20 * MS)).unwrap();
     }
-    let online = "/sys/devices/system/cpu/cpu1/online";
-    fs::write(online, "0").unwrap();
+    fs::write(CPU_1, "0").unwrap();
     std::thread::sleep(Duration::from_millis(1500));
-    fs::write(online, "1").unwrap();
+    fs::write(CPU_1, "1").unwrap();
     std::thread::sleep(Duration::from_millis(1500));
     fact("hotplug-state", state());
     for program in programs {
@@ -489,12 +521,11 @@ fn hotplug_without_the_service(scheduler: &Child) {
     std::thread::sleep(Duration::from_millis(300));
     signal(scheduler, libc::SIGSTOP);
     let begin = Instant::now();
-    let online = "/sys/devices/system/cpu/cpu1/online";
-    fs::write(online, "0").unwrap();
+    fs::write(CPU_1, "0").unwrap();
     fact("hotplug-alone-off", begin.elapsed() < Duration::from_secs(2));
     let all = programs.into_iter().all(|program| finish(program).1.contains("CPUS"));
     fact("hotplug-alone-programs", all);
-    fs::write(online, "1").unwrap();
+    fs::write(CPU_1, "1").unwrap();
     signal(scheduler, libc::SIGCONT);
     fact("hotplug-alone-state", state());
 }
@@ -513,11 +544,79 @@ fn events() {
     fact("events-ordered", events.windows(2).all(|w| w[0].time <= w[1].time + slack));
 }
 
+/// CPUs, as masks, of new interrupts, of the serial line's and of unbound work.
+fn steered() -> String {
+    let files = [
+        "/proc/irq/default_smp_affinity",
+        "/proc/irq/4/smp_affinity",
+        "/sys/devices/virtual/workqueue/cpumask",
+    ];
+    files.map(|file| fs::read_to_string(file).unwrap().trim().to_string()).join(" ")
+}
+
+/// CPUs on which threads of these processes that do not sleep were seen in a while.
+fn seen(pids: &[u32]) -> BTreeSet<usize> {
+    let cpu = |thread: fs::DirEntry| {
+        let text = fs::read_to_string(thread.path().join("stat")).ok()?;
+        // Fields 3 and 39 of proc(5), counted from behind the name.
+        let fields: Vec<&str> = text.rsplit_once(')')?.1.split_whitespace().collect();
+        (fields[0] == "R").then(|| fields[36].parse::<usize>().ok())?
+    };
+    let mut all = BTreeSet::new();
+    for _ in 0..20 {
+        let threads = pids.iter().map(|pid| fs::read_dir(format!("/proc/{pid}/task")).unwrap());
+        all.extend(threads.flat_map(|threads| threads.flatten().filter_map(cpu)));
+        std::thread::sleep(Duration::from_millis(7));
+    }
+    all
+}
+
+/// CPU 1 is the interrupt CPU, beside hogs that may run anywhere.
+fn apart(hogs: &[Child], scheduler: &Child) {
+    fact("interrupt-steered", steered());
+    let pinned = [1, 1].map(|cpu| {
+        guest::child(|| {
+            guest::pin(cpu);
+            guest::burn()
+        })
+    });
+    std::thread::sleep(Duration::from_millis(200));
+    let (had, begin) = (guest::consumed(&pinned), Instant::now());
+    let pids: Vec<u32> = hogs.iter().map(Child::id).collect();
+    fact("interrupt-hogs", format!("{:?}", seen(&pids)));
+    let had = guest::consumed(&pinned) - had;
+    fact("interrupt-pinned", had as f64 / begin.elapsed().as_nanos() as f64);
+    let status = fs::read_to_string(format!("/proc/{}/status", scheduler.id())).unwrap();
+    fact("interrupt-service", between(&status, "Cpus_allowed_list:\t", "\n"));
+    // SAFETY: the set is plain data.
+    unsafe {
+        let mut all: libc::cpu_set_t = std::mem::zeroed();
+        (0..2).for_each(|cpu| libc::CPU_SET(cpu, &mut all));
+        assert_eq!(libc::sched_setaffinity(pinned[0], size_of_val(&all), &all), 0);
+    }
+    // It has had more than those who wait there, and waits for its turn.
+    let freed = [pinned[0] as u32];
+    soon(|| !seen(&freed).contains(&1));
+    fact("interrupt-freed", format!("{:?}", seen(&freed)));
+    let Ok(Response::Status { interrupt_cpu, .. }) = service().ask(&Request::Status) else {
+        panic!()
+    };
+    fact("interrupt-status", format!("{interrupt_cpu:?}"));
+    let ask = |pid: i32, budget: u64| {
+        let answer = service().reserve(pid as u32, "x", &Params::new(budget * MS, 20 * MS));
+        answer.err().map_or("granted".into(), |e| e.to_string())
+    };
+    fact("interrupt-refused", ask(pinned[1], 1));
+    fact("interrupt-full", ask(pinned[0], 20));
+    guest::kill(&pinned);
+}
+
 fn death() {
     let hogs = hogs();
     let begin = Instant::now();
-    let killed = scheduler(&[]);
+    let killed = scheduler(&["--interrupt-cpu", "1"]);
     fact("load-beside-hogs", begin.elapsed().as_millis());
+    apart(&hogs, &killed);
     for hog in hogs {
         signal(&hog, libc::SIGKILL);
         finish(hog);
@@ -528,10 +627,12 @@ fn death() {
     finish(killed);
     soon(|| state() == "disabled");
     fact("kill-state", state());
+    fact("kill-steered", steered());
     fact("kill-alive", finish(start(&mut Command::new("/bin/true"))).0.success());
     // The socket's file is still there.
     let thrown_out = scheduler(&[]);
     fact("kill-again", state());
+    fact("kill-put-right", steered());
     fs::write("/proc/sysrq-trigger", "S").unwrap();
     let (status, words) = finish(thrown_out);
     fact("sysrq-status", status);

@@ -97,6 +97,9 @@ pub enum Response {
         /// Order of best-effort work in force.
         #[serde(default)]
         best_effort: String,
+        /// CPU that is kept for interrupts: on line, but no reservation's and not among `cpus`.
+        #[serde(default)]
+        interrupt_cpu: Option<u32>,
     },
     /// The set is under another policy.
     Swapped {

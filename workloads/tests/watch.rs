@@ -156,6 +156,7 @@ fn service(
                     reservations: vec![],
                     sets: vec![],
                     best_effort: "fair".into(),
+                    interrupt_cpu: None,
                 },
                 Request::Reserve(_) if grants => Response::Granted {
                     id: seen.len() as u32,

@@ -16,7 +16,9 @@ static __always_inline void wake_leaving(s32 cpu)
 	u32 count = shell->ob.nr_cpus;
 	u64 all = count < OB_MAX_CPUS ? OB_BIT(count) - 1 : ~0ULL, online = shell->ob.online;
 
-	if (online != all && (online & -online) == OB_BIT(cpu))
+	if (interrupt_cpu >= 0 && !is_leaving(interrupt_cpu))
+		all &= ~OB_BIT(interrupt_cpu);
+	if ((all & ~online) && (online & -online) == OB_BIT(cpu))
 		effects_kick(all & ~online);
 }
 

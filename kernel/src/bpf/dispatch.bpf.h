@@ -94,7 +94,7 @@ static __noinline void dispatch(s32 cpu, struct task_struct *prev, u64 now)
 		else if (pt->completes)
 			complete(pt, now);
 		/* It joins or leaves a reservation when it is enqueued. */
-		if (OB_READ(pt->want))
+		if (OB_READ(pt->want) || is_astray(prev, cpu))
 			pt = NULL;
 	}
 	if (ob_others_strands(&shell->ob))
@@ -141,6 +141,7 @@ void BPF_STRUCT_OPS(onbeat_dispatch, s32 cpu, struct task_struct *prev)
 	if (use_timers) {
 		if (shell->timers == SHELL_TIMERS_NONE)
 			timers_make();
+		alarm_keep(cpu);
 	} else {
 		if (shell->gone)
 			cpus_gone(now);

@@ -128,11 +128,27 @@ OB_FN void timer_set(u32 slot, u64 at)
  */
 OB_FN void alarm_lower(u64 at)
 {
-	u32 slot = ALARM_SLOT(bpf_get_smp_processor_id() & (OB_MAX_CPUS - 1));
+	u32 here = bpf_get_smp_processor_id() & (OB_MAX_CPUS - 1), slot = ALARM_SLOT(here);
 	u64 __arena *armed = &shell->armed[slot & (TIMER_SLOTS - 1)];
 
-	if (lower(&shell->alarm, at) && lower(armed, at))
+	if (!lower(&shell->alarm, at))
+		return;
+	if (is_kept_apart(here))
+		scx_bpf_kick_cpu(interrupt_cpu, SCX_KICK_PREEMPT);
+	else if (lower(armed, at))
 		timer_start(slot, armed, at);
+}
+
+/* The interrupt CPU, which somebody may have asked to, keeps the alarm. */
+static __always_inline void alarm_keep(s32 cpu)
+{
+	u64 at;
+
+	if (interrupt_cpu < 0 || cpu != interrupt_cpu || !use_timers)
+		return;
+	at = OB_READ(shell->alarm);
+	if (at != OB_NEVER)
+		timer_set(ALARM_SLOT(cpu & (OB_MAX_CPUS - 1)), at);
 }
 
 /* The same; most often it is set. */

@@ -151,9 +151,19 @@ void BPF_STRUCT_OPS(onbeat_exit_task, struct task_struct *p, struct scx_exit_tas
 
 void BPF_STRUCT_OPS(onbeat_cpu_online, s32 cpu)
 {
+	u64 now = bpf_ktime_get_ns();
+
 	USE_ARENA();
 	__sync_fetch_and_and(&shell->gone, ~OB_BIT(cpu));
-	cpu_change(cpu, 1, bpf_ktime_get_ns());
+	if (interrupt_cpu >= 0 && cpu == interrupt_cpu)
+		return;
+	cpu_change(cpu, 1, now);
+	/* The interrupt CPU served alone. */
+	if (interrupt_cpu >= 0 && (shell->ob.online & OB_BIT(interrupt_cpu))) {
+		__sync_fetch_and_or(&shell->gone, OB_BIT(interrupt_cpu));
+		if (use_timers)
+			alarm_set(now);
+	}
 }
 
 /* The timer, or PREEMPT_RT's clock, is to tell the core: with this, too, the verifier would go

@@ -52,8 +52,6 @@ struct {
 	__type(value, struct thread);
 } threads SEC(".maps");
 
-#include "effects.bpf.h"
-
 /* Every program that touches the arena must name it. */
 #define USE_ARENA() asm volatile("" ::"r"(&arena))
 
@@ -89,6 +87,8 @@ static __always_inline struct ob_pool reservations(void)
 	return (struct ob_pool){.at = shell->servers, .count = shell->nr_servers};
 }
 
+#include "apart.bpf.h"
+#include "effects.bpf.h"
 #include "queue.bpf.h"
 #include "turns.bpf.h"
 #include "lifecycle.bpf.h"

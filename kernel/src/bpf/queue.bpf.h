@@ -21,7 +21,8 @@ static __always_inline void charge_share(struct task_struct *p, ob_task_p t)
 static __always_inline bool is_free(const struct task_struct *p, s32 here, u64 wake_flags)
 {
 	return (wake_flags & SCX_WAKE_SYNC) && !tracing && ob_is_quiet(&shell->ob) &&
-	       (cpus_of(p) & OB_BIT(here)) && !scx_bpf_dsq_nr_queued(SCX_DSQ_LOCAL_ON | here);
+	       (cpus_of(p) & OB_BIT(here)) && !is_astray(p, here) &&
+	       !scx_bpf_dsq_nr_queued(SCX_DSQ_LOCAL_ON | here);
 }
 
 s32 BPF_STRUCT_OPS(onbeat_select_cpu, struct task_struct *p, s32 prev_cpu, u64 wake_flags)
@@ -48,6 +49,10 @@ s32 BPF_STRUCT_OPS(onbeat_select_cpu, struct task_struct *p, s32 prev_cpu, u64 w
 		return here;
 	}
 	cpu = scx_bpf_select_cpu_dfl(p, prev_cpu, wake_flags, &idle);
+	if (idle && is_astray(p, cpu)) {
+		cpu = prev_cpu;
+		idle = false;
+	}
 	if (!idle && is_free(p, here, wake_flags)) {
 		cpu = here;
 		idle = true;
@@ -90,6 +95,13 @@ void BPF_STRUCT_OPS(onbeat_enqueue, struct task_struct *p, u64 enq_flags)
 	}
 	if (!t) {
 		to_anybody(p, enq_flags);
+		return;
+	}
+	if (is_exiled(p, t)) {
+		t->cpus = cpus_of(p);
+		scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, BE_SLICE, enq_flags);
+		if (enq_flags & SCX_ENQ_LAST)
+			scx_bpf_kick_cpu(interrupt_cpu, 0);
 		return;
 	}
 	/* Then select_cpu is not asked. */
@@ -139,23 +151,6 @@ void BPF_STRUCT_OPS(onbeat_dequeue, struct task_struct *p, u64 deq_flags)
 	}
 }
 
-/*
- * Between a CPU's leaving cpu_active_mask and ops.cpu_offline the kernel waits for a grace period.
- * What is dispatched to the CPU meanwhile from another's run queue lands in the global queue, which
- * a busy machine does not look at. The mask itself is not in the kernel's type information: to find
- * it the loader would read all of the kernel's symbols, which takes longer than all else but the
- * verifier. So where the CPU stands on its way is looked at, by which it is in the mask or not.
- */
-extern const struct cpuhp_cpu_state cpuhp_state __ksym;
-
-static __always_inline bool is_leaving(s32 cpu)
-{
-	const struct cpuhp_cpu_state *on_its_way = bpf_per_cpu_ptr(&cpuhp_state, cpu);
-
-	return on_its_way &&
-	       on_its_way->state < bpf_core_enum_value(enum cpuhp_state, CPUHP_AP_ACTIVE);
-}
-
 static __always_inline void cpu_change(s32 cpu, u32 on, u64 now)
 {
 	LOCKED(fx)
@@ -174,6 +169,12 @@ OB_FN void cpu_gone(s32 cpu, u64 now)
 
 	if (!(shell->ob.online & OB_BIT(cpu)))
 		return;
+	/* The interrupt CPU serves alone until another comes. */
+	if (interrupt_cpu >= 0 && shell->ob.online == OB_BIT(cpu)) {
+		if (cpu == interrupt_cpu)
+			return;
+		cpu_change(interrupt_cpu, 1, now);
+	}
 	cpu_change(cpu, 0, now);
 	for (i = OB_ZERO; i < shell->nr_servers && can_loop; i++) {
 		if (shell->servers[i].used != 1)
@@ -185,6 +186,9 @@ OB_FN void cpu_gone(s32 cpu, u64 now)
 			effects_apply(&fx);
 		}
 	}
+	/* It is still there, with somebody whom it was to serve. */
+	if (interrupt_cpu >= 0 && cpu == interrupt_cpu)
+		scx_bpf_kick_cpu(cpu, SCX_KICK_PREEMPT);
 }
 
 /* The core learns of those that ops.cpu_offline was told of. */

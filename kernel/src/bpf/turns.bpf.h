@@ -14,6 +14,8 @@ void BPF_STRUCT_OPS(onbeat_running, struct task_struct *p)
 	u64 now, slice = BE_SLICE;
 
 	USE_ARENA();
+	/* With somebody in its queue the CPU does not come to pick. */
+	alarm_keep(cpu);
 	if (is_bound(p)) {
 		__sync_fetch_and_or(&shell->bound, OB_BIT(cpu));
 		return;

@@ -100,7 +100,14 @@ impl<E: Engine, S: System> Book<E, S> {
             return self.member_place(peer, demand, group).map(Ok);
         }
         Ok(match self.user_limit(peer, demand, room) {
-            Ok(()) => self.rooms[room].admission.test(demand),
+            Ok(()) => self.rooms[room].admission.test(demand).map_err(|mut refusal| {
+                if let Some(cpu) = self.common().interrupt_cpu {
+                    let name = format!("CPU {cpu} is kept for interrupts");
+                    let utilization = Fraction::from_integer(1);
+                    refusal.holders.insert(0, Holder { name, utilization });
+                }
+                refusal
+            }),
             Err(refusal) => Err(refusal),
         })
     }
@@ -190,6 +197,14 @@ impl<E: Engine, S: System> Book<E, S> {
         let cpus = asked & affinity & settings.usable & settings.set;
         if cpus == 0 {
             let show = |mask| format_cpus(&cpus_of(mask & all));
+            if let Some(cpu) =
+                settings.interrupt_cpu.filter(|cpu| asked & affinity & all == 1 << cpu)
+            {
+                return problem(
+                    format!("CPU {cpu} is kept for interrupts (--interrupt-cpu of scx_onbeat)"),
+                    "choose other CPUs, or change the process's affinity (taskset)",
+                );
+            }
             return problem(
                 format!(
                     "no CPU is left: asked for are {}, the process may run on {}, reservations on {}",
