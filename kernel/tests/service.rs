@@ -632,9 +632,11 @@ fn death() {
     // The socket's file is still there.
     let thrown_out = scheduler(&[]);
     fact("kill-again", state());
-    fact("kill-put-right", steered());
+    // The kernel says something next, on the same line if it is not complete.
+    let put_right = steered();
     fs::write("/proc/sysrq-trigger", "S").unwrap();
     let (status, words) = finish(thrown_out);
+    fact("kill-put-right", put_right);
     fact("sysrq-status", status);
     fact("sysrq-words", words);
     fact("sysrq-state", state());

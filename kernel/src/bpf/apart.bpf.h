@@ -50,17 +50,46 @@ static __always_inline bool is_exiled(const struct task_struct *p, ob_task_p t)
 	       !t->waiting;
 }
 
-/* Whether the interrupt CPU is to keep the alarm that this CPU would: it comes to pick soon, unless
- * a real-time thread has it. */
+/* The interrupt CPU is late with the alarm if interrupts take it for longer than the first of
+ * these; the others keep it for the second then, ns. */
+#define KEEPER_LATE 100000ULL
+#define KEEPER_DOUBTED 1000000000ULL
+
+/* Whether `cpu`, when kicked, comes to pick soon: no real-time thread has it. */
+static __always_inline bool is_at_hand(s32 cpu)
+{
+	const struct rq *rq = bpf_per_cpu_ptr(&runqueues, cpu);
+
+	return rq && rq->curr->prio >= 100;
+}
+
+/* Whether the interrupt CPU is to keep the alarm that this CPU would. */
 static __always_inline bool is_kept_apart(u32 here)
 {
-	const struct rq *rq;
+	return interrupt_cpu >= 0 && here != interrupt_cpu && shell->timers == SHELL_TIMERS_MADE &&
+	       bpf_ktime_get_ns() >= OB_READ(shell->doubted) && !is_leaving(interrupt_cpu) &&
+	       is_at_hand(interrupt_cpu);
+}
 
-	if (interrupt_cpu < 0 || here == interrupt_cpu || shell->timers != SHELL_TIMERS_MADE ||
-	    is_leaving(interrupt_cpu))
+/* Whether another CPU is to keep the alarm for `at`, which this one, the interrupt CPU, would. What
+ * is due, such as a request, it sees to itself. */
+static __always_inline bool is_given_up(u32 here, u64 at)
+{
+	u64 now;
+
+	if (interrupt_cpu < 0 || !is_apart(here))
 		return false;
-	rq = bpf_per_cpu_ptr(&runqueues, interrupt_cpu);
-	return rq && rq->curr->prio >= 100;
+	now = bpf_ktime_get_ns();
+	return now < OB_READ(shell->doubted) && at > now + KEEPER_LATE &&
+	       is_at_hand(ob_lowest(shell->ob.online));
+}
+
+/* It was to call ob_alarm `at`. */
+static __always_inline void keeper_judge(u32 slot, u64 at, u64 now)
+{
+	if (interrupt_cpu >= 0 && slot == ALARM_SLOT(interrupt_cpu) && at && at < now &&
+	    now - at > KEEPER_LATE)
+		OB_WRITE(shell->doubted, now + KEEPER_DOUBTED);
 }
 
 #endif

@@ -105,6 +105,7 @@ static int alarm_fired(void *map, u32 *slot, struct timer_slot *ts)
 	u64 now = bpf_ktime_get_ns();
 
 	USE_ARENA();
+	keeper_judge(*slot, shell->armed[*slot & (TIMER_SLOTS - 1)], now);
 	/* What others set from here on stays. */
 	OB_SWAP(shell->armed[*slot & (TIMER_SLOTS - 1)], OB_NEVER);
 	OB_SWAP(shell->alarm, OB_NEVER);

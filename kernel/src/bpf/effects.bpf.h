@@ -27,10 +27,6 @@ struct timer_slot {
 	struct bpf_timer timer;
 };
 
-/* One for the timer of each CPU, then one with which each CPU keeps the core's alarm. */
-#define TIMER_SLOTS (2 * OB_MAX_CPUS)
-#define ALARM_SLOT(cpu) (OB_MAX_CPUS + (cpu))
-
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, TIMER_SLOTS);
@@ -133,27 +129,45 @@ OB_FN void alarm_lower(u64 at)
 
 	if (!lower(&shell->alarm, at))
 		return;
-	if (is_kept_apart(here))
+	if (is_kept_apart(here)) {
+		OB_SWAP(shell->kept, 1);
 		scx_bpf_kick_cpu(interrupt_cpu, SCX_KICK_PREEMPT);
-	else if (lower(armed, at))
+	} else if (is_given_up(here, at)) {
+		/* Who picks takes it on. */
+		OB_WRITE(shell->alarm, OB_NEVER);
+		scx_bpf_kick_cpu(ob_lowest(shell->ob.online), SCX_KICK_PREEMPT);
+	} else if (lower(armed, at)) {
 		timer_start(slot, armed, at);
+	}
 }
 
-/* The interrupt CPU, which somebody may have asked to, keeps the alarm. */
+/* The interrupt CPU takes on the alarm, if somebody has asked it to. */
 static __always_inline void alarm_keep(s32 cpu)
 {
-	u64 at;
-
-	if (interrupt_cpu < 0 || cpu != interrupt_cpu || !use_timers)
+	if (interrupt_cpu < 0 || cpu != interrupt_cpu || !use_timers || !OB_READ(shell->kept))
 		return;
-	at = OB_READ(shell->alarm);
-	if (at != OB_NEVER)
-		timer_set(ALARM_SLOT(cpu & (OB_MAX_CPUS - 1)), at);
+	OB_SWAP(shell->kept, 0);
+	timer_set(ALARM_SLOT(cpu & (OB_MAX_CPUS - 1)), OB_READ(shell->alarm));
+}
+
+/* The interrupt CPU was asked and has not come: a real-time thread has it, or it goes off line. */
+static __always_inline void keeper_miss(void)
+{
+	u64 now, alarm = OB_READ(shell->alarm);
+
+	if (interrupt_cpu < 0 || alarm == OB_NEVER || !OB_READ(shell->kept))
+		return;
+	now = bpf_ktime_get_ns();
+	if (alarm + KEEPER_LATE >= now)
+		return;
+	OB_WRITE(shell->doubted, now + KEEPER_DOUBTED);
+	OB_WRITE(shell->alarm, OB_NEVER);
 }
 
 /* The same; most often it is set. */
 static __always_inline void alarm_set(u64 at)
 {
+	keeper_miss();
 	if (at < OB_READ(shell->alarm))
 		alarm_lower(at);
 }

@@ -87,6 +87,10 @@ static __always_inline struct ob_pool reservations(void)
 	return (struct ob_pool){.at = shell->servers, .count = shell->nr_servers};
 }
 
+/* One for the timer of each CPU, then one with which each CPU keeps the core's alarm. */
+#define TIMER_SLOTS (2 * OB_MAX_CPUS)
+#define ALARM_SLOT(cpu) (OB_MAX_CPUS + (cpu))
+
 #include "apart.bpf.h"
 #include "effects.bpf.h"
 #include "queue.bpf.h"

@@ -119,6 +119,8 @@ struct shell {
 	u64 nr_servers;
 	u64 armed[2 * OB_MAX_CPUS]; /* when each timer fires, or before (timer_set) */
 	u64 alarm;                  /* when somebody calls ob_alarm, or before (alarm_set) */
+	u64 doubted;                /* until then not the interrupt CPU: it has been late */
+	u64 kept;                   /* 1: the interrupt CPU is to set its timer for the alarm */
 	struct shell_found found[OB_MAX_CPUS];
 	struct ob_terms terms; /* the loader's, for the next `reserve` or `place` */
 	struct shell_request request;
