@@ -38,7 +38,7 @@ OB_FN void ob_server_begin(ob_p ob OB_ARG, ob_server_p sv OB_ARG, u64 now)
  * while it started up is none. */
 OB_FN void ob_server_wake(ob_p ob OB_ARG, ob_server_p sv OB_ARG, u64 now)
 {
-	if (ob_server_rests(sv) || (sv->spent && sv->s > now + sv->shift))
+	if (ob_server_rests(sv) || (sv->spent && sv->due.at[OB_DUE_SPENT] > now))
 		return;
 	ob_unspend(ob, sv, now);
 	if (!ob_policy_enforces(sv)) {

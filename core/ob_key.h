@@ -66,6 +66,7 @@ OB_FN void ob_pledge(ob_server_p sv OB_ARG)
 		return;
 	ob_unpledge(sv);
 	sv->pledge.key = sv->s;
+	sv->pledge.mask = 0;
 	d->pledged += sv->share;
 	ob_tree_insert(&d->pledges, &sv->pledge);
 }
@@ -92,8 +93,8 @@ OB_FN void ob_server_admit(ob_p ob OB_ARG, ob_server_p sv OB_ARG)
 /* It is no more. */
 OB_FN void ob_server_dismiss(ob_p ob OB_ARG, ob_server_p sv OB_ARG)
 {
+	ob_unpledge(sv);
 	if (sv->counted) {
-		ob_unpledge(sv);
 		sv->domain->bandwidth -= sv->share;
 		sv->counted = 0;
 		return;

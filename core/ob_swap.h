@@ -62,6 +62,7 @@ OB_FN void ob_rule_leave(ob_p ob OB_ARG, ob_server_p sv OB_ARG, u64 now)
 	ob_server_charge(sv, now);
 	ob_server_restore(ob, sv, now);
 	ob_unspend(ob, sv, now);
+	ob_due_set(ob, &sv->due, OB_DUE_SPENT, 0);
 	sv->urgent = 0;
 	sv->soon = 0;
 	sv->late = 0;

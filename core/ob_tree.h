@@ -257,6 +257,22 @@ OB_INLINE ob_node_p ob_tree_head(ob_tree_p t)
 	return OB_NULL;
 }
 
+/* The first node whose key is at least `key`, or null. */
+OB_FN u64 ob_tree_from(ob_tree_p t OB_ARG, u64 key)
+{
+	ob_node_p n = t->root, found = OB_NULL;
+
+	while (n && OB_LOOP) {
+		if (n->key >= key) {
+			found = n;
+			n = n->left;
+		} else {
+			n = n->right;
+		}
+	}
+	return (u64)found;
+}
+
 /* The node after n, or null. */
 OB_INLINE ob_node_p ob_tree_next(ob_node_p n)
 {

@@ -17,7 +17,7 @@
  * it is seen to. */
 enum ob_due_kind {
 	OB_DUE_WINDOW = 0,   /* split: the end of its window (EDF-WMR) */
-	OB_DUE_SPENT = 1,    /* the deadline of one that lives on slack */
+	OB_DUE_SPENT = 1,    /* the next budget of one that lives on slack */
 	OB_DUE_REFILL = 2,   /* a throttled one's next budget */
 	OB_DUE_LAXITY = 3,   /* EDZL: the end of its laxity */
 	OB_DUE_PATIENCE = 4, /* the end of its patience (ob_patience.h) */
@@ -140,6 +140,7 @@ struct ob_server {
 	u8 drawn;   /* a CPU has picked best effort for it, which does not run yet */
 	u8 marked;  /* its job began with a mark, and may be none yet (ob_server_unbegin) */
 	u64 marked_consumed; /* what had been consumed by then */
+	u64 lends;           /* until when what its last job left is for others (ob_cash.h) */
 	u64 lent;            /* what it has had of slack since its budget was used up, ns */
 	u64 shift;           /* its deadlines are so much later (place/) */
 	struct ob_windows windows;

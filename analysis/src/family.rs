@@ -128,6 +128,7 @@ impl Family {
                 abort: false,
                 frames: None,
                 set: None,
+                bound: None,
                 work: Work::Trace {
                     path: format!("{name}-{}.csv", plan.name).into(),
                     start,

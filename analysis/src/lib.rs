@@ -20,3 +20,4 @@ pub mod registry;
 pub mod semi;
 pub mod split_cd;
 pub mod sporadic;
+pub mod truncated;

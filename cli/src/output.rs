@@ -151,7 +151,7 @@ pub fn print(text: &str) -> Result<()> {
 }
 
 /// Whether a name stands for something else than an ordinary file: a device, a pipe.
-fn special(file: &Path) -> bool {
+pub fn special(file: &Path) -> bool {
     fs::metadata(file).is_ok_and(|meta| !meta.is_file() && !meta.is_dir())
 }
 

@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Whether a policy can play a task set.
 
-use anyhow::{Result, anyhow};
+use anyhow::{Result, anyhow, bail};
+use onbeat_analysis::plan::lay_out;
+use onbeat_analysis::semi::SHARE_LEAST;
 use onbeat_kernel::settings::Settings;
 use onbeat_model::policy::{CorePolicy, Policy};
-use onbeat_model::taskset::{Part, TaskSet};
-use onbeat_model::units::Fraction;
+use onbeat_model::rank::Rank;
+use onbeat_model::taskset::{Part, TaskEntry, TaskSet};
+use onbeat_model::units::{Fraction, format_duration};
 
 /// What the service would be told for one of the set's parts, where `played` serves the default one.
 pub fn settings(set: &TaskSet, part: &Part, played: &CorePolicy) -> Settings {
@@ -30,6 +33,38 @@ pub fn check(set: &TaskSet, policy: &CorePolicy) -> Result<()> {
         settings(set, part, policy).check_servers().map_err(|why| anyhow!(why))?;
     }
     Ok(())
+}
+
+/// Whether all tasks that `wanted` names fit, where `policy` ranks: the simulator would play the others all the same, and
+/// hard ones would be late.
+///
+/// # Errors
+/// The first one does not.
+pub fn check_fit(
+    set: &TaskSet,
+    policy: &CorePolicy,
+    wanted: impl Fn(&TaskEntry) -> bool,
+) -> Result<()> {
+    if !policy.order.key.ranks() {
+        return Ok(());
+    }
+    let seats = lay_out(set, policy, SHARE_LEAST).copies;
+    let mut placed = set.copies().zip(seats).filter_map(|(copy, seat)| Some((copy, seat?)));
+    let Some((copy, _)) = placed.find(|(copy, seat)| !seat.fits && wanted(copy.spec)) else {
+        return Ok(());
+    };
+    let budget = format_duration(copy.spec.budget.unwrap_or_default());
+    let (what, remedy) = match copy.spec.class {
+        Some(Rank::Hard) => ("is hard and fits no CPU", ", or leave class out"),
+        _ => ("does not fit", ""),
+    };
+    bail!(
+        "task {} ({budget} in {}) {what} beside those before it in the file under {}; lower budgets or take fewer \
+         tasks{remedy} (`onbeat analyze --admit edf-hsb-ns` says who fits where)",
+        copy.name(),
+        format_duration(copy.spec.period),
+        policy.name
+    )
 }
 
 /// Which of `policies` know nothing of the set's groups, purses or sets of CPUs, in words; `None` if all do.

@@ -9,7 +9,7 @@ use clap::Args;
 
 use crate::output::print;
 use onbeat_model::others::Others;
-use onbeat_model::policy::{ALIASES, BASELINES, CORE, DEFAULT, Order, Server};
+use onbeat_model::policy::{self, ALIASES, BASELINES, CORE, DEFAULT, Order, Server};
 use serde::Serialize;
 
 /// List the scheduling policies
@@ -41,10 +41,10 @@ fn lines() -> Vec<Line> {
         kind: "onbeat",
         isolates: Some(p.server.isolates() && p.order.isolates()),
     });
-    let aliases = ALIASES.iter().map(|(name, of)| {
+    let aliases = policy::aliases().map(|(name, of)| {
         let about = format!("short for {of}");
         let isolates =
-            CORE.iter().find(|p| p.name == *of).map(|p| p.server.isolates() && p.order.isolates());
+            CORE.iter().find(|p| p.name == of).map(|p| p.server.isolates() && p.order.isolates());
         Line { name, about, kind: "onbeat", isolates }
     });
     let baselines = BASELINES.iter().map(|(name, _, about)| {

@@ -2,6 +2,7 @@
 //! `onbeat provision`: how large budgets and queues of soft real-time streams should be.
 
 mod rows;
+mod write;
 
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
@@ -17,6 +18,7 @@ use serde_json::{Value, json};
 
 use crate::output::{self, print, whole};
 use rows::{Experiment, against_budget};
+use write::{Written, write};
 
 /// Successive execution times more alike than this are not independent.
 const CORRELATED: f64 = 0.2;
@@ -31,7 +33,7 @@ pub struct Options {
     /// A file with several numbers of streams instead, such as experiments/provision/kenna-t1.toml
     #[arg(conflicts_with_all = [
         "cpus", "streams", "period", "mean", "deviation", "trace", "hard",
-        "best_effort_budget", "best_effort_period", "epsilon",
+        "best_effort_budget", "best_effort_period", "epsilon", "write",
     ])]
     file: Option<PathBuf>,
     /// CPUs that schedule (without one set aside for interrupts)
@@ -80,6 +82,8 @@ pub struct Options {
     /// Print one JSON object
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    written: Written,
 }
 
 fn ms(ns: u64) -> f64 {
@@ -93,8 +97,14 @@ fn ms(ns: u64) -> f64 {
 pub fn run(options: &Options) -> Result<ExitCode> {
     let inputs: Vec<&Path> =
         [&options.file, &options.trace].into_iter().flatten().map(PathBuf::as_path).collect();
-    output::distinct(&inputs, options.plot.as_deref().as_slice())?;
+    let outputs: Vec<&Path> = [&options.plot, &options.written.write]
+        .into_iter()
+        .flatten()
+        .map(PathBuf::as_path)
+        .collect();
+    output::distinct(&inputs, &outputs)?;
     options.plot.as_deref().map_or(Ok(()), output::check)?;
+    options.written.check()?;
     match &options.file {
         Some(file) => run_file(options, file).with_context(|| file.display().to_string()),
         None => run_one(options),
@@ -156,6 +166,7 @@ fn run_one(options: &Options) -> Result<ExitCode> {
     let violated = streams.violated(budget);
     let largest = streams.with_budget(budget);
     let best = feasible_best(&streams);
+    let found = [("largest budget", Some(largest)), ("least tardiness", best)];
     draw(options, || Ok(panels(&[against_budget(&streams)])?))?;
     if options.json {
         let mut object = json!({
@@ -170,7 +181,7 @@ fn run_one(options: &Options) -> Result<ExitCode> {
         object["best"] = best.as_ref().map_or(Value::Null, of);
         print(&format!("{object:#}\n"))?;
     } else {
-        print(&table(&streams, &largest, best.as_ref(), binding, &violated))?;
+        print(&table(&streams, &found, binding, &violated))?;
     }
     if !violated.is_empty() && best.is_none() {
         let names: Vec<String> = violated.iter().map(Constraint::to_string).collect();
@@ -178,6 +189,10 @@ fn run_one(options: &Options) -> Result<ExitCode> {
             "no budget is feasible: constraint {} is violated; take fewer streams, more CPUs, or less for best effort",
             names.join(", ")
         );
+    }
+    let said = write(options, &streams, &found)?;
+    if !options.json {
+        print(&said.unwrap_or_default())?;
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -212,8 +227,7 @@ fn of(provision: &Provision) -> Value {
 
 fn table(
     streams: &Streams,
-    largest: &Provision,
-    best: Option<&Provision>,
+    found: &[(&str, Option<Provision>)],
     binding: Constraint,
     violated: &[Constraint],
 ) -> String {
@@ -228,7 +242,7 @@ fn table(
         "{:<18} {:>10} {:>20} {:>20} {:>6}",
         "", "budget", "server late at most", "job late on average", "queue"
     );
-    for (name, p) in [("largest budget", Some(largest)), ("least tardiness", best)] {
+    for (name, p) in found {
         match p {
             Some(p) if p.tardiness.is_finite() => {
                 let _ = writeln!(

@@ -59,7 +59,7 @@ pub struct Options {
     /// Group that serves it, see `onbeat group` [default: none]
     #[arg(long, value_name = "NAME")]
     group: Option<String>,
-    /// Class, hard or soft, under a policy that ranks, such as edf-hsb-ns [default: soft]
+    /// Class, hard or soft, under a policy that ranks, such as edf-hsb [default: soft]
     #[arg(long, value_name = "CLASS")]
     class: Option<Rank>,
     /// What a job is worth that ends in time, 1 to 1000000, under a policy that chooses between jobs, such as g-dasa

@@ -7,6 +7,7 @@ use std::process::ExitCode;
 use anyhow::{Result, bail};
 use clap::Args;
 use onbeat_model::policy::{CorePolicy, Policy};
+use onbeat_model::rank::Rank;
 use onbeat_model::run::{Platform, World};
 use onbeat_model::taskset::TaskSet;
 use onbeat_report::Outcome;
@@ -79,6 +80,7 @@ pub fn simulate(
             }
             false => onbeat_sim::simulate(set, policy).map(|run| (Outcome::of(&run), run)),
         };
+        let played = played.map(|(outcome, run)| (outcome.bounded(set), run));
         let (policy, outcome) = match played {
             Ok((outcome, run)) => {
                 if !brief {
@@ -117,7 +119,10 @@ fn choose(set: &TaskSet, asked: &[Policy]) -> Result<Vec<&'static CorePolicy>> {
             found.push(policy);
         }
     }
-    found.iter().try_for_each(|policy| playable::check(set, policy))?;
+    for policy in &found {
+        playable::check(set, policy)?;
+        playable::check_fit(set, policy, |task| task.class == Some(Rank::Hard))?;
+    }
     if others.is_empty() {
         return Ok(found);
     }

@@ -141,8 +141,8 @@ fn grouped(i: u64, policy: &'static CorePolicy) -> TaskSet {
 }
 
 /// A set of hard and soft tasks, for an order that ranks.
-fn ranked(i: u64, policy: &'static CorePolicy) -> TaskSet {
-    let mut set = random(i, policy, 100);
+fn ranked(i: u64, policy: &'static CorePolicy, overrun: u64) -> TaskSet {
+    let mut set = random(i, policy, overrun);
     let servers = Servers::each(set.cpus);
     let machine = Machine::under(policy.order, set.cpus, 1, Fraction::new(1, 20));
     let mut plan = Plan::new(machine.drawing(servers));
@@ -198,6 +198,7 @@ fn entry(k: u32, period: u64, budget: u64, offset: u64, overrun: u64) -> TaskEnt
         abort: false,
         frames: None,
         set: None,
+        bound: None,
         work: Work::Uniform(budget * 40 / 100, budget * overrun / 100),
     }
 }
@@ -384,9 +385,10 @@ fn random_sets_end_their_jobs_alike_in_the_simulator_and_on_the_kernel() {
     // Hard and soft ones; and best effort in a group. Its servers begin at 0 here, and there when the first reservation
     // is made, so that the group's budget goes to others first: of these only the misses are alike.
     let named = |name: &str| CORE.iter().find(|p| p.name == name).expect("one of Onbeat's");
-    let ranks = CORE.iter().find(|p| p.order.key.ranks() && p.server == Server::CbsHard);
-    let ranks = ranks.expect("an order that ranks");
-    trials.push(Trial { set: ranked(1, ranks), policy: ranks });
+    for (name, overrun) in [("edf-hsb-ns", 100), ("edf-hsb", 130)] {
+        let policy = named(name);
+        trials.push(Trial { set: ranked(1, policy, overrun), policy });
+    }
     let plain = named("p-edf+cbs-hard");
     trials.push(Trial { set: drawn(4, plain), policy: plain });
     let (_scratch, out) = folder("random");

@@ -1,28 +1,26 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! `onbeat analyze`, `onbeat sweep` and `onbeat provision`: what they promise and what they refuse.
+//! `onbeat analyze` and `onbeat sweep`: what they promise and what they refuse; `onbeat provision`: `provision.rs`.
 
 mod common;
+#[path = "analysis/provision.rs"]
+mod provision;
 
 use common::{File, checkout, complaint, object, onbeat, said};
 
 #[test]
-fn provisioning_shows_both_budgets_and_refuses_what_cannot_be() {
-    let with = |streams: &str, period: &str| {
-        let fixed = ["--mean", "14.49ms", "--deviation", "5.19ms", "--hard", "4ms", "--json"];
-        let given = ["provision", "--cpus", "11", "--streams", streams, "--period", period];
-        onbeat(&[&given[..], &fixed].concat())
+fn hard_tasks_that_fit_no_cpu_are_not_simulated_as_if_they_did() {
+    let set = |class: &str| {
+        File::new(format!(
+            "cpus = 2\nduration = \"1s\"\npolicies = [\"edf-hsb-ns\"]\n[[task]]\nname = \"h\"\ncount = 3\n\
+             class = \"{class}\"\nperiod = \"20ms\"\nbudget = \"12ms\"\nwork = {{ constant = \"9ms\" }}\n"
+        ))
     };
-    let fits = object(&with("20", "41.708ms"));
-    // Table 1 of the paper.
-    assert!((fits["largest"]["budget_ms"].as_f64().unwrap() - 16.65).abs() < 0.01, "{fits}");
-    assert_eq!(fits["largest"]["queue"], 10);
-    let late = |which: &str| fits[which]["tardiness_ms"].as_f64().unwrap();
-    assert!(late("best") < late("largest"), "{fits}");
-    for (streams, period, word) in [("23", "41.708ms", "constraint 4"), ("1", "0ms", "--period")] {
-        let refused = with(streams, period);
-        assert!(!refused.status.success());
-        assert!(complaint(&refused).contains(word), "{}", complaint(&refused));
-    }
+    let refused = onbeat(&["sim", set("hard").path()]);
+    assert!(!refused.status.success());
+    let why = complaint(&refused);
+    assert!(why.contains("h-2 (12ms in 20ms) is hard and fits no CPU"), "{why}");
+    assert!(why.contains("lower budgets"), "{why}");
+    assert!(onbeat(&["sim", set("soft").path()]).status.success(), "late by a bound, or more");
 }
 
 #[test]
@@ -258,41 +256,6 @@ fn analysis_promises_nothing_where_it_does_not_hold() {
     });
     assert_eq!(shares[0], shares[1]);
     assert!(shares[0].iter().all(|fits| *fits == true), "{shares:?}");
-}
-
-#[test]
-fn table_1_of_kenna_comes_out_of_its_file_beside_the_printed_one() {
-    let experiment = checkout().join("experiments/provision/kenna-t1.toml");
-    let folder = File::new("");
-    let plot = folder.beside("kenna.svg");
-    let file = experiment.to_str().unwrap();
-    let found = object(&onbeat(&["provision", file, "--json", "--plot", plot.to_str().unwrap()]));
-    let rows = found["rows"].as_array().unwrap();
-    assert_eq!(rows.len(), 8);
-    for row in rows {
-        let figure = |part: &str, name: &str| row[part][name].as_f64().unwrap();
-        assert_eq!(row["largest"]["queue"], row["printed"]["queue"], "{row}");
-        let budgets = ["largest", "printed"].map(|part| figure(part, "budget_ms"));
-        assert!((budgets[0] - budgets[1]).abs() <= 0.005, "{row}");
-        assert!(row["violated"].as_array().unwrap().is_empty(), "{row}");
-        assert!(figure("best", "tardiness_ms") <= figure("printed", "tardiness_ms"), "{row}");
-    }
-    let svg = std::fs::read_to_string(&plot).unwrap();
-    assert!(svg.contains("18 streams") && svg.contains("printed in the paper"));
-    let text = std::fs::read_to_string(&experiment).unwrap();
-    for (from, to) in [("cpus = 11", "cpus = 1"), ("streams = 16", "streams = 0"), ("\"4ms\"", "4")]
-    {
-        let bad = File::new(text.replacen(from, to, 1));
-        let output = onbeat(&["provision", bad.path()]);
-        assert!(!output.status.success() && complaint(&output).contains(bad.path()), "{to}");
-    }
-    // Each of 40 streams gets less than its mean of 11 CPUs: no row for them, and that is no success.
-    let full = File::new(text.replacen("streams = 22", "streams = 40", 1));
-    let output = onbeat(&["provision", full.path()]);
-    assert!(!output.status.success() && output.stdout.len() > 500, "the table is still shown");
-    assert!(complaint(&output).contains("for 40 streams: constraint"), "{}", complaint(&output));
-    let endless = onbeat(&["provision", "/dev/zero"]);
-    assert!(complaint(&endless).contains("too long"), "{}", complaint(&endless));
 }
 
 /// A film, and a voice in a group of its own, which is in the film's.

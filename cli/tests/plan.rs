@@ -173,6 +173,7 @@ fn any_set() -> impl Strategy<Value = TaskSet> {
                     abort: false,
                     frames: None,
                     set: None,
+                    bound: None,
                     work: Work::Uniform(budget, budget),
                 }
             };

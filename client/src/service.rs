@@ -124,7 +124,7 @@ impl Params {
         self
     }
 
-    /// Of this class, to policies that rank (`edf-hsb-ns`); without it, soft there.
+    /// Of this class, to policies that rank (`edf-hsb`); without it, soft there.
     pub fn of_class(mut self, class: Rank) -> Self {
         self.class = Some(class);
         self

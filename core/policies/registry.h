@@ -29,7 +29,9 @@
 	X(CBS_SLACK, cbs_slack, "cbs-slack", 1, 1, DEADLINE,                               \
 	  "an overrun goes on where there is slack, its deadline kept")                    \
 	X(CBS_PREDICT, cbs_predict, "cbs-predict", 1, 1, START,                            \
-	  "as cbs-slack, and there those first who will probably need longest")
+	  "as cbs-slack, and there those first who will probably need longest")            \
+	X(CASH, cash, "cash", 1, 1, NOT,                                                   \
+	  "as cbs-hard, and beyond the budget what others leave or nobody wants")
 
 #include "none.h"
 #include "cbs_hard.h"
@@ -38,6 +40,7 @@
 #include "fcbs_lag.h"
 #include "cbs_slack.h"
 #include "cbs_predict.h"
+#include "cash.h"
 
 enum ob_kind {
 #define X(NAME, prefix, name, enforced, isolates, lends, about) OB_KIND_##NAME,

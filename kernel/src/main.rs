@@ -76,7 +76,7 @@ struct Options {
     /// Order of best-effort work among itself; `onbeat policies` lists them
     #[arg(long, default_value_t, value_name = "ORDER")]
     best_effort: Others,
-    /// Servers of best effort under a policy that ranks, such as edf-hsb-ns: how many, COUNT:BUDGET:PERIOD
+    /// Servers of best effort under a policy that ranks, such as edf-hsb: how many, COUNT:BUDGET:PERIOD
     /// [default: one for each CPU, 5ms every 50ms]
     #[arg(long, value_name = "SERVERS")]
     best_effort_servers: Option<Servers>,

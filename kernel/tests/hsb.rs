@@ -47,6 +47,18 @@ fn best_effort_gets_its_servers_rate_and_what_is_left_however_busy_all_others_ar
 }
 
 #[test]
+fn under_edf_hsb_soft_ones_that_never_sleep_have_what_hard_ones_and_best_efforts_servers_leave() {
+    // Of each CPU 40 % is hard, 10 % best effort's servers', 1 % its share.
+    for name in ["freed-hard-0", "freed-hard-1"] {
+        assert!((392..=408).contains(&share(name)), "{name}: {}", share(name));
+    }
+    for name in ["freed-soft-0", "freed-soft-1"] {
+        assert!((480..=510).contains(&share(name)), "{name}: {}", share(name));
+    }
+    assert!((195..=230).contains(&share("freed-others")), "{}", share("freed-others"));
+}
+
+#[test]
 fn where_soft_ones_leave_nothing_else_the_servers_are_what_best_effort_gets() {
     // Two hard ones of 40 %, two soft ones of 49 %: servers of 10 % each are all that is left but 2 %.
     assert!((195..=230).contains(&share("full-others")), "{}", share("full-others"));
@@ -158,6 +170,13 @@ fn end(children: impl IntoIterator<Item = Child>) {
     assert!(soon(|| reservations().is_empty()));
 }
 
+/// Puts another policy in force.
+fn swap(policy: &str) {
+    let (set, policy) = ("default".into(), policy.into());
+    let answer = Service::connect().unwrap().ask(&Request::Swap { set, policy });
+    assert!(matches!(answer, Ok(Response::Swapped { .. })), "{answer:?}");
+}
+
 fn online(cpu: u32, on: bool) {
     let path = format!("/sys/devices/system/cpu/cpu{cpu}/online");
     std::fs::write(path, if on { "1" } else { "0" }).unwrap();
@@ -185,6 +204,10 @@ fn in_the_guest() {
     let soft = [held(8 * MS, 20 * MS, Rank::Soft), held(8 * MS, 20 * MS, Rank::Soft)];
     let children: Vec<Child> = hard.into_iter().chain(soft).collect();
     watch(&["hard-0", "hard-1", "soft-0", "soft-1", "others"], &children, &others);
+    swap("edf-hsb");
+    let freed = ["freed-hard-0", "freed-hard-1", "freed-soft-0", "freed-soft-1", "freed-others"];
+    watch(&freed, &children, &others);
+    swap("edf-hsb-ns");
     let (child_too, answer) = reserve(&Params::new(6 * MS, 10 * MS).of_class(Rank::Hard));
     fact("too-hard", answer);
     let (another, answer) = reserve(&Params::new(14 * MS, 20 * MS).of_class(Rank::Soft));

@@ -32,8 +32,8 @@ pub static CORE: LazyLock<Vec<CorePolicy>> = LazyLock::new(|| {
     let every = |order: Order| {
         Server::ALL.iter().map(move |server| CorePolicy {
             name: match server.name() {
-                "" => order.name().leak(),
-                server => format!("{}+{server}", order.name()).leak(),
+                "" => called(order, order.name()),
+                server => called(order, format!("{}+{server}", order.name())),
             },
             order,
             server: *server,
@@ -50,7 +50,17 @@ pub const DEFAULT: &str = "g-edzl+cbs-predict";
 pub const DEFAULT_SHARE: Fraction = Fraction::new_raw(1, 20);
 
 /// Other names for policies of [`CORE`].
-pub const ALIASES: [(&str, &str); 2] = [("fcbs", "g-edf+fcbs"), ("edf-hsb-ns", "g-hsb+cbs-hard")];
+pub const ALIASES: [(&str, &str); 3] =
+    [("fcbs", "g-edf+fcbs"), ("edf-hsb", "g-hsb+cash"), ("edf-hsb-ns", "g-hsb+cbs-hard")];
+
+/// What a policy with these parts is called: where its order ranks it has an alias's name, that of the published system
+/// which it is.
+fn called(order: Order, parts: String) -> &'static str {
+    match ALIASES.iter().find(|alias| order.key.ranks() && alias.1 == parts) {
+        Some(alias) => alias.0,
+        None => parts.leak(),
+    }
+}
 
 /// What the kernel brings itself; only the lab and live systems have these.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -80,7 +90,7 @@ pub const BASELINES: [(&str, Baseline, &str); 5] = [
     ),
 ];
 
-/// A policy by name. Prints as the name it was made from, aliases resolved.
+/// A policy by name. Prints as its line in [`CORE`], whatever name it was made from.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub enum Policy {
@@ -121,11 +131,18 @@ fn known() -> String {
     )
 }
 
+/// Those that are no names of lines in [`CORE`].
+pub fn aliases() -> impl Iterator<Item = (&'static str, &'static str)> {
+    ALIASES.iter().copied().filter(|alias| CORE.iter().all(|p| p.name != alias.0))
+}
+
 /// All names in the order of the tables, with `scx:NAME` standing for its family.
 pub fn known_names() -> Vec<&'static str> {
     let core = CORE.iter().map(|p| p.name);
-    let aliases = ALIASES.iter().map(|a| a.0);
-    core.chain(aliases).chain(BASELINES.iter().map(|b| b.0)).chain(["scx:NAME"]).collect()
+    core.chain(aliases().map(|a| a.0))
+        .chain(BASELINES.iter().map(|b| b.0))
+        .chain(["scx:NAME"])
+        .collect()
 }
 
 impl Policy {
@@ -168,18 +185,19 @@ impl FromStr for Policy {
     type Err = UnknownPolicy;
 
     fn from_str(text: &str) -> Result<Self, UnknownPolicy> {
-        let name = ALIASES.iter().find(|a| a.0 == text).map_or(text, |a| a.1);
+        let parts = ALIASES.iter().find(|a| a.0 == text).map_or(text, |a| a.1);
         // By its parts it would be called so.
-        let name = if name.starts_with("g-rm") { &name[2..] } else { name };
-        if let Some(p) = CORE.iter().find(|p| p.name == name) {
+        let parts = if parts.starts_with("g-rm") { &parts[2..] } else { parts };
+        let alias = ALIASES.iter().find(|a| a.1 == parts).map_or(parts, |a| a.0);
+        if let Some(p) = CORE.iter().find(|p| [parts, alias].contains(&p.name)) {
             return Ok(Policy::Core { order: p.order, server: p.server });
         }
-        if let Some((_, baseline, _)) = BASELINES.iter().find(|b| b.0 == name) {
+        if let Some((_, baseline, _)) = BASELINES.iter().find(|b| b.0 == text) {
             return Ok(Policy::Baseline(*baseline));
         }
         // The name becomes part of a file name: keep it plain.
         let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
-        if let Some(scx) = name.strip_prefix("scx:")
+        if let Some(scx) = text.strip_prefix("scx:")
             && (1..=32).contains(&scx.len())
             && scx.chars().all(plain)
         {

@@ -3,7 +3,8 @@
 //!
 //! Random work of copy c of entry i is drawn from ChaCha8 keyed by the task set's seed, stream (i, c): adding a task or
 //! a job changes no other. A task's threads beside the first, and best-effort loads, have streams of their own under
-//! other keys, as have generators. Only integer arithmetic and `libm` are used, so no platform's mathematics library shows.
+//! other keys, as have generators. Only integer arithmetic and `libm` are used, so no platform's mathematics library
+//! shows.
 
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{RngCore, SeedableRng};
@@ -258,7 +259,8 @@ mod tests {
     #[test]
     fn copies_play_different_movies_of_a_pool_and_a_display_the_one_that_is_decoded() {
         let folder = tempfile::tempdir().unwrap();
-        let lines = |unit: u64| (1..=5).map(move |m| format!("m{m},{},{}\n", unit * m, unit * m + 9));
+        let lines =
+            |unit: u64| (1..=5).map(move |m| format!("m{m},{},{}\n", unit * m, unit * m + 9));
         std::fs::write(folder.path().join("d.csv"), lines(100).collect::<String>()).unwrap();
         std::fs::write(folder.path().join("s.csv"), lines(10).collect::<String>()).unwrap();
         let task = |name: &str, more: &str| {

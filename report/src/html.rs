@@ -9,7 +9,7 @@ use onbeat_model::run::{Class, World};
 
 use crate::limit::Limits;
 use crate::plot::{self, PlotError};
-use crate::{Outcome, table};
+use crate::{Outcome, bounds, table};
 
 /// Everything the page shows.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -176,6 +176,8 @@ fn world(name: &str, outcomes: &[&Outcome], limit: Option<&Limits>) -> Result<Va
         by_task => table::by_task(outcomes).map(lines),
         summary => lines(table::summary(outcomes, limit)),
         loads => table::loads(outcomes).map(lines),
+        bounds => bounds::lines(outcomes).map(lines),
+        bounds_remark => bounds::remark(outcomes),
         tasks,
     })
 }

@@ -3,6 +3,8 @@
 
 use onbeat_model::metrics::{self, Metrics, TaskMetrics};
 use onbeat_model::run::{Class, Platform, Run, World};
+use onbeat_model::taskset::TaskSet;
+use onbeat_model::units::MS;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -37,6 +39,17 @@ impl Outcome {
             metrics,
             tasks,
         }
+    }
+
+    /// With the bounds that the run's task set names.
+    #[must_use]
+    pub fn bounded(mut self, set: &TaskSet) -> Self {
+        for (copy, task) in set.copies().zip(&mut self.tasks) {
+            let ms = |ns: Option<u64>| ns.map(|ns| ns as f64 / MS as f64);
+            task.bound_tardiness_ms = ms(copy.spec.bound.and_then(|bound| bound.tardiness));
+            task.bound_expected_ms = ms(copy.spec.bound.and_then(|bound| bound.expected));
+        }
+        self
     }
 
     /// The tasks that are released and timed.

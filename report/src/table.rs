@@ -5,8 +5,8 @@ use comfy_table::{CellAlignment, Table, presets};
 use onbeat_model::metrics::TaskMetrics;
 use onbeat_model::run::Class;
 
-use crate::Outcome;
 use crate::limit::Limits;
+use crate::{Outcome, bounds};
 
 /// Column heads and what they mean; used by the page too.
 pub const COLUMNS: [(&str, &str); 17] = [
@@ -175,26 +175,51 @@ pub const LOAD_COLUMNS: [(&str, &str); 7] = [
     ("max ms", "the longest such time"),
 ];
 
-/// One line for each best-effort load under each policy, if there are any that sleep; else `None`.
+/// So many copies of a load have a line each; more share one.
+const COPIES: usize = 4;
+
+/// One line for each best-effort load under each policy, or for many copies, if there are any that sleep; else `None`.
 pub(crate) fn loads(outcomes: &[&Outcome]) -> Option<Lines> {
     let of = |o: &&Outcome| {
         let (policy, seconds) = (o.policy.clone(), o.metrics.seconds);
-        let sleeps = |t: &&TaskMetrics| t.class == Class::BestEffort && t.wakes > 0;
-        let row = move |t: &TaskMetrics| {
+        let row = move |copies: &[&TaskMetrics]| {
+            let first = copies[0];
+            let sum = |of: &dyn Fn(&TaskMetrics) -> f64| copies.iter().map(|t| of(t)).sum::<f64>();
+            let (cpu, wakes) = (sum(&|t| t.cpu_ms) / 1e3, sum(&|t| t.wakes as f64));
+            let waited = sum(&|t| t.wake_mean_ms * t.wakes as f64) / wakes.max(1.0);
+            let most = copies.iter().map(|t| t.wake_max_ms).fold(0.0, f64::max);
+            let several = copies.len() > 1;
             vec![
                 policy.clone(),
-                t.name.clone(),
-                format!("{:.3}", if seconds > 0.0 { t.cpu_ms / 1e3 / seconds } else { 0.0 }),
-                t.wakes.to_string(),
-                format!("{:.3}", t.wake_mean_ms),
-                format!("{:.3}", t.wake_p99_ms),
-                format!("{:.3}", t.wake_max_ms),
+                first.name.clone()
+                    + &if several {
+                        format!(" and {} more", copies.len() - 1)
+                    } else {
+                        String::new()
+                    },
+                format!("{:.3}", if seconds > 0.0 { cpu / seconds } else { 0.0 }),
+                format!("{wakes:.0}"),
+                format!("{waited:.3}"),
+                if several { "–".into() } else { format!("{:.3}", first.wake_p99_ms) },
+                format!("{most:.3}"),
             ]
         };
-        o.tasks.iter().filter(sleeps).map(row).collect::<Vec<_>>()
+        let sleepers: Vec<&TaskMetrics> =
+            o.tasks.iter().filter(|t| t.class == Class::BestEffort && t.wakes > 0).collect();
+        let alike = sleepers.chunk_by(|a, b| stem(a) == stem(b));
+        alike
+            .flat_map(|copies| copies.chunks(if copies.len() > COPIES { copies.len() } else { 1 }))
+            .map(row)
+            .collect::<Vec<_>>()
     };
     let rows: Vec<_> = outcomes.iter().flat_map(of).collect();
     (!rows.is_empty()).then(|| Lines { head: LOAD_COLUMNS.to_vec(), rows })
+}
+
+/// A task's name without the number of the copy.
+fn stem(task: &TaskMetrics) -> &str {
+    let name = task.name.trim_end_matches(|c: char| c.is_ascii_digit());
+    if name.ends_with('-') { name } else { &task.name }
 }
 
 /// Milliseconds as short as they can be told to a microsecond.
@@ -229,13 +254,17 @@ impl Lines {
     }
 }
 
-/// The tables as text: where tasks differ, first the results of each, then one line a policy, and the limits; at the
-/// end best-effort loads that sleep.
+/// The tables as text: where tasks differ, first the results of each, then one line a policy, and the limits; then
+/// tardiness beside its bounds, and best-effort loads that sleep.
 pub fn render(outcomes: &[Outcome], limits: Option<&Limits>) -> String {
     let outcomes: Vec<&Outcome> = outcomes.iter().collect();
     let each = by_task(&outcomes).map_or_else(String::new, |lines| lines.text(2) + "\n");
-    let loads = loads(&outcomes).map_or_else(String::new, |lines| format!("\n{}", lines.text(2)));
-    each + &summary(&outcomes, limits).text(1) + &loads
+    let below = |lines: Option<Lines>| {
+        lines.map_or_else(String::new, |lines| format!("\n{}", lines.text(2)))
+    };
+    let remark = bounds::remark(&outcomes).map_or_else(String::new, |said| format!("{said}\n"));
+    let all = [summary(&outcomes, limits).text(1), below(bounds::lines(&outcomes)), remark];
+    each + &all.concat() + &below(loads(&outcomes))
 }
 
 #[cfg(test)]
@@ -317,6 +346,16 @@ mod tests {
             line.contains("editor") && line.contains("12") && line.ends_with("3.500"),
             "{text}"
         );
+        let mut o = outcome("g-edf");
+        let load = o.tasks.pop().unwrap();
+        for (i, wakes) in (0..5).zip([1, 1, 1, 1, 4]) {
+            let (name, wake_mean_ms) = (format!("generator-{i}"), wakes as f64);
+            o.tasks.push(TaskMetrics { name, wakes, wake_mean_ms, ..load.clone() });
+        }
+        let rows = loads(&[&o]).unwrap().rows;
+        assert_eq!((rows.len(), rows[0][1].as_str()), (1, "generator-0 and 4 more"));
+        // Eight, of which four waited for 1 ms and four for 4 ms on average.
+        assert_eq!((rows[0][3].as_str(), rows[0][4].as_str()), ("8", "2.500"));
     }
 
     #[test]

@@ -198,6 +198,7 @@ fn set_of(case: &Case) -> TaskSet {
         abort: false,
         frames: None,
         set: None,
+        bound: None,
         work: Work::Uniform(task.times[0] / 2, task.times[0]),
     };
     TaskSet {

@@ -196,7 +196,7 @@ fn evaluate(work: &Work, outcome: &LabOutcome, folder: &Path, take: Take) -> Res
     let mut run = Run::read_from(&mut BufReader::new(open))?;
     run.platform = platform(work, outcome, run.platform);
     take(work, &run);
-    Ok(Outcome::of(&run))
+    Ok(Outcome::of(&run).bounded(&work.cargo.set))
 }
 
 /// The runner's own words: what follows its name at the beginning of its last complaint.

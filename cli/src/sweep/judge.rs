@@ -135,6 +135,7 @@ impl Played {
             abort: false,
             frames: None,
             set: None,
+            bound: None,
             work: Work::Constant(task.wcet.saturating_mul(self.stretch)),
         };
         TaskSet {

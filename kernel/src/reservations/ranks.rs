@@ -22,7 +22,7 @@ impl<E: Engine, S: System> Book<E, S> {
         if !settings.order.key.ranks() {
             return problem(
                 format!("{} knows no classes, so nothing is {class} there", settings.policy()),
-                "leave the class out, or start the service with --policy edf-hsb-ns",
+                "leave the class out, or start the service with --policy edf-hsb",
             );
         }
         if r.group.is_some() {

@@ -136,6 +136,11 @@ pub struct TaskMetrics {
     pub tardiness_mean_ms: f64,
     pub tardiness_p99_ms: f64,
     pub tardiness_max_ms: f64,
+    /// Its bounds in the task-set file: [`crate::taskset::Bound`], ms.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bound_tardiness_ms: Option<f64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bound_expected_ms: Option<f64>,
     pub response_mean_ms: f64,
     pub response_p99_ms: f64,
     pub response_max_ms: f64,

@@ -143,6 +143,8 @@ fn figures(
             tardiness_mean_ms: stats.tardiness.0,
             tardiness_p99_ms: stats.tardiness.1,
             tardiness_max_ms: stats.tardiness.2,
+            bound_tardiness_ms: None,
+            bound_expected_ms: None,
             response_mean_ms: stats.response.0,
             response_p99_ms: stats.response.1,
             response_max_ms: stats.response.2,

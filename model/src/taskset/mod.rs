@@ -2,6 +2,7 @@
 //! The task-set file: what runs, on how many CPUs, for how long, under which policies. docs/task-set.md is the
 //! reference for its keys; this module is what the rooms see of it once it has been read and found sound.
 
+mod bound;
 mod frames;
 mod generators;
 mod group;
@@ -19,6 +20,7 @@ mod table;
 mod work;
 mod write;
 
+pub use bound::Bound;
 pub use frames::Frames;
 pub use generators::Generators;
 pub use group::{Division, Group, Portion};
@@ -215,6 +217,9 @@ pub struct TaskEntry {
     /// Index of the set that is to serve it in [`TaskSet::sets`]; `None` = as [`TaskSet::part_of`] says.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub set: Option<usize>,
+    /// By how much it is late at most, as analysis says; only results speak of it. Such a task has a budget.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bound: Option<Bound>,
     /// What each job does.
     pub work: Work,
 }

@@ -8,8 +8,8 @@ use toml::de::DeTable;
 
 use super::table::{self, At, Fault, Table, fault};
 use super::{
-    BestEffort, CpuSet, Group, Kernel, LoadError, Overheads, Purse, TaskEntry, TaskSet, frames,
-    generators, group, limits, load, purse, rank, sections, sets, work,
+    BestEffort, CpuSet, Group, Kernel, LoadError, Overheads, Purse, TaskEntry, TaskSet, bound,
+    frames, generators, group, limits, load, purse, rank, sections, sets, work,
 };
 use crate::others::Others;
 use crate::policy::{DEFAULT_SHARE, Policy};
@@ -33,7 +33,7 @@ const TOP: [&str; 16] = [
     "task",
     "best_effort",
 ];
-const TASK: [&str; 21] = [
+const TASK: [&str; 22] = [
     "name",
     "count",
     "period",
@@ -54,6 +54,7 @@ const TASK: [&str; 21] = [
     "abort",
     "frames_from",
     "queue",
+    "bound",
     "work",
 ];
 const EXAMPLE: &str = "cpus = 1, duration = \"1s\" and a [[task]] with name, period and work";
@@ -300,6 +301,7 @@ fn task(folder: &Path, t: &Table<'_, '_>, cpus: u32, duration: u64) -> Result<Ta
         abort: sections::abort(t, &work)?,
         frames: None,
         set: None,
+        bound: bound::read(t, budget_given)?,
         work,
     })
 }

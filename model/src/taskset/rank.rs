@@ -133,7 +133,7 @@ pub(super) fn check(top: &Table<'_, '_>, set: &TaskSet) -> Result<(), Fault> {
     };
     let Some((at, what, keys)) = what else { return Ok(()) };
     let reason = format!("{what}, but none of the policies knows classes");
-    let remedy = format!("add \"edf-hsb-ns\" to policies, or leave {keys} out");
+    let remedy = format!("add \"edf-hsb\" to policies, or leave {keys} out");
     let or = if keys == "class" { "" } else { "; or name a group in [best_effort]" };
     fault(at, reason, remedy + or)
 }

@@ -181,6 +181,12 @@ impl TaskEntry {
             line(text, "frames_from", &quoted(&set.tasks[frames.decoder].name));
             line(text, "queue", &frames.queue.to_string());
         }
+        if let Some(bound) = self.bound {
+            let one = |(key, ns): (&str, Option<u64>)| Some(format!("{key} = {}", time(ns?)));
+            let parts = [("tardiness", bound.tardiness), ("expected", bound.expected)];
+            let parts: Vec<String> = parts.into_iter().filter_map(one).collect();
+            line(text, "bound", &format!("{{ {} }}", parts.join(", ")));
+        }
         line(text, "work", &format!("{{ {} }}", self.work.to_toml()));
     }
 }
@@ -304,6 +310,7 @@ mod tests {
             value = 7
             class = "hard"
             abort = "at-deadline"
+            bound = { expected = "9ms" }
             threads = 3
             sections = [
                 { resource = "bus", from = "1ns", length = "4ns" },

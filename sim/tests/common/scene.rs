@@ -33,7 +33,12 @@ impl Sort {
 pub struct Scene(pub String);
 
 pub fn policy() -> &'static CorePolicy {
-    CORE.iter().find(|p| p.name == "g-hsb+cbs-hard").unwrap()
+    CORE.iter().find(|p| p.name == "edf-hsb-ns").unwrap()
+}
+
+/// EDF-HSB without reclaiming, and with it.
+pub fn policies() -> impl Iterator<Item = &'static CorePolicy> {
+    CORE.iter().filter(|p| ["edf-hsb-ns", "edf-hsb"].contains(&p.name))
 }
 
 fn parse(text: &str) -> TaskSet {
@@ -107,8 +112,10 @@ pub fn scenes(sort: Sort) -> impl Strategy<Value = Scene> {
     scenes.prop_filter("something fits", |scene| scene.0.contains("class"))
 }
 
-pub fn play(scene: &Scene) -> Run {
-    onbeat_sim::simulate(&scene.set(), policy()).unwrap()
+/// What it comes to under each of [`policies`].
+pub fn plays(scene: &Scene) -> impl Iterator<Item = (&'static str, Run)> + use<> {
+    let set = scene.set();
+    policies().map(move |policy| (policy.name, onbeat_sim::simulate(&set, policy).unwrap()))
 }
 
 /// How much best effort lacks at most of `budget` in every `period`, in any window of the run's first two seconds, ns.
