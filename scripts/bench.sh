@@ -13,7 +13,7 @@
 #   costs  guest nanoseconds per call of the scheduler's entry points with 1 to 1000 tasks
 #   sweeps three figures of 20,000 task sets each through all their tests, in seconds
 #   frames CPU time of a decoded frame under SCHED_DEADLINE and Onbeat, on one CPU of the lab
-#   videos twelve movies of the pool, decoded and shown beside best effort on 4 CPUs of the lab (docs/kenna.md)
+#   videos six movies of the pool, decoded and shown beside best effort on 4 CPUs of the lab (docs/kenna.md)
 set -eu
 cd "$(dirname "$0")/.."
 [ $# -gt 0 ] || set -- sim loads latency fairness costs sweeps frames videos
@@ -101,7 +101,8 @@ fairness() {
     for scheduler in eevdf flash bpfland rusty onbeat; do
         echo "bench: fairness under $scheduler" >&2
         # shellcheck disable=SC2046 # two words or none
-        lab --cpus 2 $(peer "$scheduler") --program "$(command -v nice)" --program "$(command -v chrt)" \
+        lab --cpus 2 $(peer "$scheduler") --program "$(command -v nice)" \
+            --program "$(command -v chrt)" --program "$(command -v nice)" \
             --file scripts/bench/fairness.sh:/bin/fairness -- sh /bin/fairness "$scheduler" |
             sed "s/^/$scheduler /"
     done >"$out/fairness"
@@ -172,12 +173,13 @@ frames() {
 
 videos() {
     scripts/movie-pool.sh
-    echo "Twelve movies beside 13 best-effort processes of 0.1 CPUs, 4 CPUs: frames due, late and dropped; mean tardiness"
+    echo "Six movies beside 13 best-effort processes of 0.1 CPUs, 4 CPUs: frames due, late and dropped; mean tardiness"
     echo "and relative jitter, ms; best effort, CPUs; frames lost, damaged and missing in the movies"
-    for how in edf-hsb-ns g-edzl+cbs-predict eevdf eevdf-nice5 fifo; do
-        lab --cpus 4 --program "$bin/onbeat-play" --program "$bin/onbeat-work" --program "$(command -v chrt)" \
+    for how in edf-hsb edf-hsb-ns g-edzl+cbs-predict eevdf eevdf-nice5 fifo; do
+        lab --cpus 4 --program "$bin/onbeat-play" --program "$bin/onbeat-work" \
+            --program "$(command -v chrt)" --program "$(command -v nice)" \
             --file scripts/bench/videos.sh:/bin/videos --file .cache/movies-pool:/movies -- \
-            sh /bin/videos "$how" 12 13 6 11ms 600us 10 >"$out/videos-$how"
+            sh /bin/videos "$how" 6 13 6 22ms 1200us 10 >"$out/videos-$how"
         awk -v how="$how" '
             function figure(name) {
                 match($0, "\"" name "\":[0-9]+")
@@ -189,10 +191,11 @@ videos() {
                 due += figure("due"); late += figure("late"); dropped += figure("dropped")
                 tardy += figure("tardiness_mean_ns"); jitter += figure("jitter_mean_ns")
                 bad += figure("lost") + figure("damaged") + figure("missing")
+                if (!figure("due")) failed++
             }
             END {
-                printf "%-18s due %d late %d dropped %d tardiness %.3f jitter %.3f best effort %.3f bad %d\n",
-                    how, due, late, dropped, tardy / n / 1e6, jitter / n / 1e6, best, bad
+                printf "%-18s due %d late %d dropped %d tardiness %.3f jitter %.3f best effort %.3f bad %d not played %d\n",
+                    how, due, late, dropped, tardy / n / 1e6, jitter / n / 1e6, best, bad, failed
             }' "$out/videos-$how"
     done
 }

@@ -14,7 +14,7 @@ folder=${1:-$cache/movies-pool}
 seconds=${2:-3}
 
 # sha256sum's list is written last, so what has one is whole.
-if (cd "$folder" 2>/dev/null && [ "$(wc -l <MANIFEST)" -eq 58 ] &&
+if (cd "$folder" 2>/dev/null && [ -f MANIFEST ] && [ "$(wc -l <MANIFEST)" -eq 58 ] &&
     sha256sum --check --quiet --strict MANIFEST >/dev/null 2>&1); then
     exit 0
 fi
@@ -51,8 +51,10 @@ list() {
         echo "noise:smptehdbars=SIZE,noise=alls=$strength:allf=t:all_seed=1"
         echo "noise:rgbtestsrc=SIZE,noise=alls=$strength:allf=t:all_seed=2"
     done
+    # Colours that are not named are drawn by FFmpeg without the seed.
+    colours="c0=red:c1=0x20a0ff:c2=yellow:c3=0x102080:c4=0x00c060:c5=white:c6=black:c7=0xff40c0"
     for seed in 1 2 3 4 5 6 7 8 9 10; do
-        echo "gradients:gradients=SIZE:seed=$seed:nb_colors=$((2 + seed % 6)):speed=0.0$seed"
+        echo "gradients:gradients=SIZE:seed=$seed:nb_colors=$((2 + seed % 6)):speed=0.0$seed:$colours"
     done
     # Digits and letters that move past.
     for speed in 2 4 6 8; do
@@ -67,6 +69,7 @@ list() {
 }
 
 # movie NUMBER NAME SOURCE: makes one. One thread, and no mark of version or date: the same file from the same encoder.
+# The index stands first, so that of a file that breaks off what there is can be played.
 movie() {
     case $(($1 % 3)) in
     0) size=320x180 ;;
@@ -79,7 +82,7 @@ movie() {
     source=$(echo "$3" | sed "s/SIZE/size=$size:rate=24000\/1001/")
     ffmpeg -nostdin -loglevel error -f lavfi -i "$source,$scenes" -t "$seconds" -pix_fmt yuv420p -c:v libx264 \
         -preset veryfast -b:v ${rate}k -maxrate $((rate * 3 / 2))k -bufsize $((rate / 2))k -threads 1 \
-        -fflags +bitexact -flags:v +bitexact "$draft/$(printf '%02d-%s.mp4' "$1" "$2")"
+        -movflags +faststart -fflags +bitexact -flags:v +bitexact "$draft/$(printf '%02d-%s.mp4' "$1" "$2")"
 }
 
 # Two at a time.

@@ -259,7 +259,8 @@ mod tests {
     #[test]
     fn copies_play_different_movies_of_a_pool_and_a_display_the_one_that_is_decoded() {
         let folder = tempfile::tempdir().unwrap();
-        let lines = |unit: u64| (1..=5).map(|m| format!("m{m},{},{}\n", unit * m, unit * m + 9));
+        let lines =
+            |unit: u64| (1..=5).map(move |m| format!("m{m},{},{}\n", unit * m, unit * m + 9));
         std::fs::write(folder.path().join("d.csv"), lines(100).collect::<String>()).unwrap();
         std::fs::write(folder.path().join("s.csv"), lines(10).collect::<String>()).unwrap();
         let task = |name: &str, more: &str| {

@@ -32,8 +32,10 @@ for movie in $(find /movies -name '*.mp4' | sort | awk -v step=$((58 / $2)) 'NR 
         >"/out/play-$number.json" 2>"/out/play-$number.log" &
 done
 if [ "$how" = fifo ]; then
-    # Three levels: showing, decoding, best effort. Threads are there before the queues are full.
-    sleep 0.3
+    # Three levels: showing, decoding, best effort.
+    until [ "$(cat /proc/[0-9]*/task/[0-9]*/comm 2>/dev/null | grep -c '^display$')" -ge "$2" ]; do
+        sleep 0.05
+    done
     for comm in /proc/[0-9]*/task/[0-9]*/comm; do
         thread=$(dirname "$comm")
         case $(cat "$comm" 2>/dev/null) in
