@@ -81,6 +81,9 @@ impl Values {
     }
 }
 
+/// What one run shows: of each figure a value, or in a sweep over time one for each interval.
+type Played = Vec<Vec<f64>>;
+
 /// Simulates everything on all processors.
 fn play(sweep: &Varied) -> Result<Values> {
     let runs: Vec<(usize, usize, u64)> = sweep
@@ -98,8 +101,7 @@ fn play(sweep: &Varied) -> Result<Values> {
     let (next, said, cancel) =
         (AtomicUsize::new(0), Mutex::new(Instant::now()), cancel_on_signals()?);
     let failed = AtomicBool::new(false);
-    let done: Vec<Mutex<Option<Result<Vec<Vec<f64>>>>>> =
-        runs.iter().map(|_| Mutex::new(None)).collect();
+    let done: Vec<Mutex<Option<Result<Played>>>> = runs.iter().map(|_| Mutex::new(None)).collect();
     thread::scope(|scope| {
         for _ in 0..thread::available_parallelism().map_or(1, usize::from).min(runs.len()) {
             scope.spawn(|| {
@@ -135,13 +137,8 @@ fn play(sweep: &Varied) -> Result<Values> {
     Ok(gather(sweep, &runs, &played))
 }
 
-/// The figures of one run: of each figure a value, or in a sweep over time one for each interval.
-fn one(
-    sweep: &Varied,
-    point: usize,
-    configuration: usize,
-    replication: u64,
-) -> Result<Vec<Vec<f64>>> {
+/// The figures of one run.
+fn one(sweep: &Varied, point: usize, configuration: usize, replication: u64) -> Result<Played> {
     let set = sweep.task_set(point, configuration, replication)?;
     let policy =
         set.policies[0].core().context("the simulator plays Onbeat's own policies only")?;
@@ -171,7 +168,7 @@ fn one(
     Ok(sweep.figures.iter().map(|figure| vec![value(figure)]).collect())
 }
 
-fn gather(sweep: &Varied, runs: &[(usize, usize, u64)], played: &[Vec<Vec<f64>>]) -> Values {
+fn gather(sweep: &Varied, runs: &[(usize, usize, u64)], played: &[Played]) -> Values {
     let most = played.iter().flatten().map(Vec::len).max().unwrap_or(0);
     let x: Vec<f64> = match sweep.over_time {
         Some(every) => (0..most).map(|i| i as f64 * every as f64 / 1e9).collect(),
