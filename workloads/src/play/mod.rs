@@ -120,7 +120,7 @@ pub fn play(mut movie: Movie, screen: Screen, wish: &Wish) -> Result<Played> {
     let (width, height) = movie.size();
     // More than are shown are of no use.
     let count = wish.check((width, height))?.min(usize::try_from(wish.due)?.saturating_add(1));
-    let blank = || {
+    let blank = move || {
         let mut frame = Video::new(Pixel::BGRZ, width, height);
         // Written to, so that no job waits for a page.
         frame.data_mut(0).fill(0);
@@ -139,10 +139,16 @@ pub fn play(mut movie: Movie, screen: Screen, wish: &Wish) -> Result<Played> {
                 .map_or(Damage::default(), |()| decode(movie, &mut writer, wish, &begin, over))
         })?;
         let display = named("display").spawn_scoped(scope, move || {
+            let mut screen = screen;
+            // A dark screen first: what is there from then on, memory and code, no frame has to wait for.
+            let dark = screen.show(&blank());
             let ready = report_and_wait(&tell_too, &start_too).and_then(|()| begun.recv().ok());
-            let shown = ready.map(|origin| show(screen, reader, wish, origin));
+            let none = || Ok(Tally::new(0, wish.period));
+            let shown = dark.and_then(|()| {
+                ready.map_or_else(none, |origin| show(screen, reader, wish, origin))
+            });
             over.store(true, Relaxed);
-            shown.unwrap_or_else(|| Ok(Tally::new(0, wish.period)))
+            shown
         })?;
         let gone = "a task has died";
         let (decode, display_tid) = (tids.recv().context(gone)?, tids_too.recv().context(gone)?);
