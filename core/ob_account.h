@@ -99,7 +99,7 @@ OB_FN void ob_account_charge(ob_server_p sv OB_ARG, u64 used, u64 now)
 		sv->vtime += used;
 	ob_account_fill(a, now);
 	a->bill = used;
-	if (!sv->spent && ob_place_over(sv) <= sv->charged) {
+	if (!sv->spent && !ob_borrows(sv) && ob_place_over(sv) <= sv->charged) {
 		a->left -= (s64)used;
 		least = -ob_account_worth(a->admitted, OB_ACCOUNT_LEFT);
 		if (a->left < least)
@@ -126,7 +126,7 @@ OB_FN u64 ob_account_ahead(ob_server_p sv OB_ARG, u64 now)
 {
 	if (sv->state == OB_RESTS || sv->urgent)
 		return 0;
-	if (sv->spent || sv->e <= 0 || ob_place_over(sv) > now)
+	if (sv->spent || ob_borrows(sv) || sv->e <= 0 || ob_place_over(sv) > now)
 		return 1;
 	return sv->s > now + OB_ACCOUNT_FAR &&
 	       !ob_server_spares(sv, sv->s - now - OB_ACCOUNT_EARLY, (u64)sv->e);
@@ -146,7 +146,7 @@ OB_INLINE u64 ob_account_even(ob_server_p sv, u64 now)
 	u64 over = ob_place_over(sv), need;
 
 	/* Its next budget comes by another alarm. */
-	if (sv->spent || sv->e <= 0)
+	if (sv->spent || ob_borrows(sv) || sv->e <= 0)
 		return OB_NEVER;
 	if (over > now)
 		return over;
@@ -261,7 +261,7 @@ OB_FN u64 ob_account_next(ob_p ob OB_ARG, ob_cpu_p c OB_ARG, ob_server_p sv OB_A
 	/* Who is to leave has been kicked for. */
 	if (ob_account_equal(sv))
 		return sv->charged + (ob_account_turn(ob, c, sv) ?: ob->slice);
-	if (!sv->spent && sv->e > 0 && ob_place_over(sv) <= sv->charged &&
+	if (!sv->spent && !ob_borrows(sv) && sv->e > 0 && ob_place_over(sv) <= sv->charged &&
 	    sv->s <= sv->charged + OB_ACCOUNT_FAR)
 		return OB_NEVER;
 	has = sv->account->has;

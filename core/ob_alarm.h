@@ -48,6 +48,8 @@ OB_INLINE void ob_refill(ob_p ob, ob_server_p sv, u64 now)
 	if (sv->broke) {
 		/* As if it had slept. */
 		sv->broke = 0;
+		ob_server_restore(ob, sv, now);
+		ob_unspend(ob, sv, now);
 		ob_place_take_up(ob, sv, now);
 		if (sv->e <= 0 && ob_policy_enforces(sv))
 			ob_policy_exhausted(ob, sv, now);

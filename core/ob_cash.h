@@ -15,9 +15,10 @@
  * unused bandwidth", ECRTS 2000). So on one CPU nobody is late by it whose budget suffices.
  *
  * A hard one keeps all that it has left when it wakes (whole.h, sporadic), for its CPU was tested
- * so. It goes before those who take its capacities and loses nothing; all that the first job on a
- * budget leaves is one. If it wakes again before its next budget, that is at the soft ones'
- * expense.
+ * so. It goes before those who take its capacities and loses nothing, and if it did wake before its
+ * next budget, both would be had at the soft ones' expense. So it leaves capacities, all that it
+ * has left, only once OB_CASH_STEADY budgets in a row were one job's each, and never again when one
+ * was not.
  */
 #ifndef OB_CASH_H
 #define OB_CASH_H
@@ -28,7 +29,11 @@
 #define OB_CASH_LEAST 100000ULL
 /* No deadline that counts is later, ns: products with a rate fit 64 bits. */
 #define OB_CASH_FAR ((1ULL << 43) - 1)
-/* Capacities that one who runs dry looks at. */
+/* Budgets of a hard one that must have been one job's each before it leaves any. */
+#define OB_CASH_STEADY 16
+#define OB_CASH_UNSTEADY 255
+/* Capacities that one who runs dry looks at, and those who ran dry that one who leaves some does.
+ */
 #define OB_CASH_LOOKS 8
 
 /* Whether `sv` is late, and no more than that, if it has no budget: groups and split ones wait, and
@@ -51,11 +56,17 @@ OB_INLINE u64 ob_cash_spare(ob_server_p sv, u64 now)
 	u64 left = ob_min(sv->s - now, OB_CASH_FAR), has = (u64)sv->e, keeps;
 
 	if (sv->hard)
-		return sv->consumed - sv->begun + has >= sv->budget ? ob_min(has, left) : 0;
+		return sv->steady == OB_CASH_STEADY ? ob_min(has, left) : 0;
 	keeps = (left * ((sv->budget << OB_SHARE_BITS) / ob_max(sv->deadline, 1) + 1) >>
 		 OB_SHARE_BITS) +
 		1;
 	return has > keeps ? has - keeps : 0;
+}
+
+/* Whether `to` may have what `from` leaves: on CPUs that were tested for both. */
+OB_INLINE int ob_cash_fits(ob_server_p from, ob_server_p to)
+{
+	return from->hard ? !(from->cpus & ~to->cpus) : from->cpus == to->cpus;
 }
 
 /* `to`, just charged, has `amount` ns by `deadline`, which `from` had: its own pair waits. */
@@ -67,6 +78,7 @@ OB_INLINE void ob_cash_give(ob_p ob, ob_server_p to, ob_server_p from, u64 amoun
 	to->saved_e = to->e;
 	to->saved_s = to->s;
 	to->has_saved = 1;
+	to->urgent = 0;
 	to->e = (s64)amount;
 	to->s = deadline;
 	ob_order_stale(to);
@@ -74,23 +86,21 @@ OB_INLINE void ob_cash_give(ob_p ob, ob_server_p to, ob_server_p from, u64 amoun
 }
 
 /* `sv`, which has used up its budget, takes what another leaves by the earliest deadline. Whether
- * there was any, on CPUs that were tested for both. */
+ * there was any. */
 OB_FN u64 ob_cash_take(ob_p ob OB_ARG, ob_server_p sv OB_ARG, u64 now)
 {
+	ob_node_p n = ob_tree_first(&sv->domain->pledges, sv->cpus), next;
 	ob_server_p from;
-	ob_node_p n;
 	u64 spare;
 	u32 i;
 
-	for (i = OB_ZERO; i < OB_CASH_LOOKS && OB_LOOP; i++) {
-		n = ob_tree_first(&sv->domain->pledges, sv->cpus);
-		if (!n)
-			return 0;
+	for (i = OB_ZERO; n && i < OB_CASH_LOOKS && OB_LOOP; i++, n = next) {
+		next = (ob_node_p)ob_tree_after(n);
 		from = OB_SERVER_OF_PLEDGE(n);
-		if (from->hard ? from->cpus & ~sv->cpus : from->cpus != sv->cpus)
-			return 0;
-		ob_unpledge(from);
 		spare = from->lends > now ? from->lends - now : 0;
+		if (from->counted || (spare >= OB_CASH_LEAST && !ob_cash_fits(from, sv)))
+			continue;
+		ob_unpledge(from);
 		if (spare < OB_CASH_LEAST)
 			continue;
 		if (!from->hard)
@@ -101,21 +111,25 @@ OB_FN u64 ob_cash_take(ob_p ob OB_ARG, ob_server_p sv OB_ARG, u64 now)
 	return 0;
 }
 
-/* Who is to be served first with what is left: the first that ran dry, likely late, else best
+/* Who is to be served first with what `from` leaves: the first that ran dry, likely late, else best
  * effort, if it waits for a server that did (which a group is not told of); or null. */
-OB_FN u64 ob_cash_taker(ob_p ob OB_ARG, ob_domain_p d OB_ARG)
+OB_FN u64 ob_cash_taker(ob_p ob OB_ARG, ob_server_p from OB_ARG)
 {
+	ob_domain_p d = from->domain;
 	ob_node_p n = (ob_node_p)ob_tree_from(&d->active, OB_KEY_SPENT);
 	u32 i;
 
-	if (n && n->key < OB_KEY_EQUAL)
-		return (u64)n;
+	for (i = OB_ZERO; n && n->key < OB_KEY_EQUAL && i < OB_CASH_LOOKS && OB_LOOP; i++) {
+		if (ob_cash_fits(from, (ob_server_p)n))
+			return (u64)n;
+		n = (ob_node_p)ob_tree_after(n);
+	}
 	if (!ob->nr_draws || ob->draws[0]->domain != d || d->up || !d->others)
 		return 0;
 	for (i = OB_ZERO; i < ob->nr_draws && OB_LOOP; i++) {
 		ob_server_p sv = ob->draws[i & (OB_MAX_CPUS - 1)];
 
-		if (sv->state == OB_RESTS && !sv->broke)
+		if (sv->state == OB_RESTS && !sv->broke && ob_cash_fits(from, sv))
 			return (u64)sv;
 	}
 	return 0;
@@ -146,11 +160,12 @@ OB_FN void ob_cash_return(ob_p ob OB_ARG, ob_server_p sv OB_ARG, u64 now)
 	if (!sv->has_saved)
 		return;
 	sv->e -= (s64)left;
+	sv->urgent = 0;
 	ob_server_restore(ob, sv, now);
 	if (left < OB_CASH_LEAST || deadline <= now)
 		return;
-	to = (ob_server_p)ob_cash_taker(ob, sv->domain);
-	if (!to || to == sv || to->cpus != sv->cpus)
+	to = (ob_server_p)ob_cash_taker(ob, sv);
+	if (!to || to == sv)
 		return;
 	ob_server_charge(to, now);
 	ob_cash_give(ob, to, sv, left, deadline, now);
@@ -180,6 +195,20 @@ OB_FN void ob_cash_dry(ob_p ob OB_ARG, ob_server_p sv OB_ARG, u64 now)
 	ob_due_set(ob, &sv->due, OB_DUE_SPENT, ob_max(until, 1));
 }
 
+/* A job of `sv` begins: what it has left is its own again. */
+OB_INLINE void ob_cash_begin(ob_p ob, ob_server_p sv, u64 now)
+{
+	s64 had = sv->e;
+	u32 again = sv->s > now;
+
+	ob_unpledge(sv);
+	ob_place_take_up(ob, sv, now);
+	if (again && sv->e == had)
+		sv->steady = OB_CASH_UNSTEADY;
+	else if (sv->steady < OB_CASH_STEADY)
+		sv->steady++;
+}
+
 /* The job of `sv` has ended. */
 OB_FN void ob_cash_leave(ob_p ob OB_ARG, ob_server_p sv OB_ARG, u64 now)
 {
@@ -193,7 +222,7 @@ OB_FN void ob_cash_leave(ob_p ob OB_ARG, ob_server_p sv OB_ARG, u64 now)
 		sv->pledge.key = sv->s;
 		sv->pledge.mask = sv->cpus;
 		ob_tree_insert(&sv->domain->pledges, &sv->pledge);
-		to = (ob_server_p)ob_cash_taker(ob, sv->domain);
+		to = (ob_server_p)ob_cash_taker(ob, sv);
 		if (!to)
 			return;
 		ob_server_charge(to, now);

@@ -32,6 +32,7 @@ enum ob_event_kind {
 	OB_EV_WAKE = 23,
 	OB_EV_PLAN = 24,
 	OB_EV_LEND = 25,
+	OB_EV_BESTEFFORT = 26,
 };
 
 /* Why a task stopped (OB_EV_STOP, field a). */

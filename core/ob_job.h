@@ -154,8 +154,9 @@ OB_FN void ob_server_unbegin(ob_p ob OB_ARG, ob_server_p sv OB_ARG, u64 now)
 
 	ob_server_charge(sv, now);
 	used = sv->consumed - sv->marked_consumed;
-	if (!sv->marked || used >= OB_MARK_GRACE || sv->has_saved)
+	if (!sv->marked || used >= OB_MARK_GRACE || (sv->has_saved && !ob_borrows(sv)))
 		return;
+	ob_server_restore(ob, sv, now);
 	ob_server_leave(ob, sv, now);
 	ob_place_unbegin(sv);
 }

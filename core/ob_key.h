@@ -44,6 +44,12 @@ OB_INLINE int ob_pledges(ob_server_p sv)
 	       !sv->domain->up && !sv->members;
 }
 
+/* Whether `sv` runs on what another left, until its own next budget comes (ob_cash.h). */
+OB_INLINE int ob_borrows(ob_server_p sv)
+{
+	return sv->has_saved && sv->due.at[OB_DUE_SPENT];
+}
+
 /* The server whose `pledge` is at n. */
 #define OB_SERVER_OF_PLEDGE(n) OB_OF(ob_server, pledge, n)
 
@@ -87,6 +93,7 @@ OB_FN void ob_server_admit(ob_p ob OB_ARG, ob_server_p sv OB_ARG)
 		ob_pledge(sv);
 		return;
 	}
+	sv->share = 0;
 	ob_place_count(ob, sv, 1);
 }
 

@@ -55,10 +55,10 @@ OB_FN void ob_server_restore(ob_p ob OB_ARG, ob_server_p sv OB_ARG, u64 now)
 {
 	if (!sv->has_saved)
 		return;
-	sv->has_saved = 0;
-	/* Of what is due earlier than its own nothing stays (ob_cash.h). */
-	if (sv->due.at[OB_DUE_SPENT] && sv->e > 0)
+	/* A capacity's deadline is its own: nothing of it stays. */
+	if (ob_borrows(sv) && sv->e > 0)
 		sv->e = 0;
+	sv->has_saved = 0;
 	sv->e += sv->saved_e;
 	sv->s = sv->saved_s;
 	ob_order_stale(sv);

@@ -291,6 +291,12 @@ OB_INLINE ob_node_p ob_tree_next(ob_node_p n)
 	return OB_NULL;
 }
 
+/* The same, for loops. */
+OB_FN u64 ob_tree_after(ob_node_p n OB_ARG)
+{
+	return (u64)ob_tree_next(n);
+}
+
 /* The node of greatest `over`, above `than`, among those whose mask meets `cpus`, or null. Both
  * aggregates prune the search: mostly O(log n), at worst all nodes are looked at. */
 OB_FN u64 ob_tree_greatest(ob_tree_p t OB_ARG, u64 cpus, u64 than)

@@ -86,7 +86,7 @@ struct ob_task {
 struct ob_server {
 	struct ob_node node;   /* in domain->active while it is ready */
 	struct ob_due due;     /* what time alone changes */
-	struct ob_node pledge; /* in domain->pledges, by deadline, if it lends (ob_key.h) */
+	struct ob_node pledge; /* in domain->pledges, by deadline, if it lends */
 	struct ob_node wait;   /* in ob->impatient, with turns to be had */
 	struct ob_domain OB_ARENA *domain;
 	struct ob_task OB_ARENA *head; /* waiting threads, first come first served */
@@ -100,7 +100,7 @@ struct ob_server {
 	u64 value;                          /* of a job that ends in time (choose/) */
 	s64 e;                              /* budget left */
 	u64 s;                              /* server deadline, absolute */
-	s64 saved_e;                        /* FCBS: own pair, while a donated one is in use */
+	s64 saved_e;                        /* FCBS, cash: own pair, while another's is in use */
 	u64 saved_s;
 	u64 charged; /* until when running threads have been charged */
 	u64 release; /* of the current job */
@@ -129,7 +129,7 @@ struct ob_server {
 	u8 used;    /* slot: 0 free, 1 taken, 2 being released, takes no more threads */
 	u8 counted; /* its share is in domain->bandwidth */
 	u8 demoted; /* best effort's equal */
-	u8 spent;   /* no budget is left until s, only slack */
+	u8 spent;   /* no budget is left until the next, only slack */
 	u8 late;    /* its job runs on the budget of a later period */
 	u8 soon;    /* EDZL: laxity ends within OB_MARGIN */
 	u8 wants;   /* its group counts it as awake */
@@ -138,6 +138,7 @@ struct ob_server {
 	u8 hard;    /* goes before those that are not (orders/hsb.h) */
 	u8 draws;   /* it serves best effort in place of threads of its own (ob_draw.h) */
 	u8 drawn;   /* a CPU has picked best effort for it, which does not run yet */
+	u8 steady;  /* budgets in a row of which each was one job's (ob_cash.h) */
 	u8 marked;  /* its job began with a mark, and may be none yet (ob_server_unbegin) */
 	u64 marked_consumed; /* what had been consumed by then */
 	u64 lends;           /* until when what its last job left is for others (ob_cash.h) */

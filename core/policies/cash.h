@@ -12,9 +12,7 @@
 
 OB_INLINE void ob_cash_release(ob_p ob, ob_server_p sv, u64 now)
 {
-	/* What it has left is its own again. */
-	ob_unpledge(sv);
-	ob_place_take_up(ob, sv, now);
+	ob_cash_begin(ob, sv, now);
 }
 
 OB_INLINE void ob_cash_exhausted(ob_p ob, ob_server_p sv, u64 now)

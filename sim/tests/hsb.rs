@@ -164,7 +164,7 @@ fn generators_have_what_they_ask_for_where_there_is_room_and_their_servers_rate_
     let least = busy.best_effort_least_cpus.unwrap();
     assert!((0.29..0.31).contains(&busy.best_effort_cpus), "{}", busy.best_effort_cpus);
     assert!((0.2..0.31).contains(&least), "{least}");
-    let policy = onbeat_model::policy::CORE.iter().find(|p| p.name == "g-hsb+cbs-hard").unwrap();
+    let policy = onbeat_model::policy::CORE.iter().find(|p| p.name == "edf-hsb-ns").unwrap();
     let brief = onbeat_sim::figures(&full, policy).unwrap().1;
     assert_eq!(brief.best_effort_least_cpus, Some(least), "without events it is the same");
 }

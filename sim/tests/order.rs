@@ -50,9 +50,10 @@ fn passes_on(policy: &CorePolicy) -> bool {
     matches!(policy.server, Server::Fcbs | Server::FcbsLag)
 }
 
-/// Whether spent servers go on where there is slack, which the log does not show; `promise` tries these.
+/// Whether spent servers go on uncharged, where there is slack or behind all others, which the log does not show;
+/// `promise` tries these.
 fn lends(policy: &CorePolicy) -> bool {
-    policy.server.lends()
+    policy.server.lends() || policy.server == Server::Cash
 }
 
 /// Whether deadline or period is all that decides; zero laxity, which EDZL puts first, when a server took up its job,

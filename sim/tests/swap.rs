@@ -100,7 +100,10 @@ fn pair(sv: &ffi::ob_server, now: u64) -> (i64, u64) {
     let ran = if sv.running > 0 && sv.spent == 0 { now.saturating_sub(sv.charged) } else { 0 };
     let own = if sv.has_saved != 0 { sv.saved_e } else { 0 };
     let s = if sv.has_saved != 0 { sv.saved_s } else { sv.s };
-    (sv.e - (ran * u64::from(sv.running)) as i64 + own, s)
+    let left = sv.e - (ran * u64::from(sv.running)) as i64;
+    // Of a capacity nothing stays.
+    let capacity = sv.has_saved != 0 && sv.due.at[ffi::OB_DUE_SPENT as usize] != 0;
+    (if capacity { left.min(0) } else { left } + own, s)
 }
 
 /// Whether the budget that a server has after a swap is what it had, or was made as its rule makes budgets.

@@ -40,8 +40,7 @@ fn a_task_set_that_is_written_plays_and_its_tardiness_is_measured_beside_its_bou
     assert!(text.lines().all(|line| line.chars().count() <= 120), "{text}");
 
     let runs = object(&onbeat(&["sim", file, "--json"]))["runs"].take();
-    let run =
-        runs.as_array().unwrap().iter().find(|run| run["policy"] == "g-hsb+cbs-hard").unwrap();
+    let run = runs.as_array().unwrap().iter().find(|run| run["policy"] == "edf-hsb-ns").unwrap();
     let tasks = run["tasks"].as_array().unwrap();
     let named = |name: &'static str| {
         tasks.iter().filter(move |t| t["name"].as_str().unwrap().starts_with(name))
