@@ -48,14 +48,15 @@ fn best_effort_gets_its_servers_rate_and_what_is_left_however_busy_all_others_ar
 
 #[test]
 fn under_edf_hsb_soft_ones_that_never_sleep_have_what_hard_ones_and_best_efforts_servers_leave() {
-    // Of each CPU 40 % is hard, 10 % best effort's servers', 1 % its share.
+    // Of each CPU 40 % is hard, 10 % best effort's servers', 1 % its share. Who watches is best effort, too, and so
+    // begins and ends up to 25 ms off.
     for name in ["freed-hard-0", "freed-hard-1"] {
-        assert!((392..=408).contains(&share(name)), "{name}: {}", share(name));
+        assert!((380..=420).contains(&share(name)), "{name}: {}", share(name));
     }
     for name in ["freed-soft-0", "freed-soft-1"] {
-        assert!((480..=510).contains(&share(name)), "{name}: {}", share(name));
+        assert!((470..=520).contains(&share(name)), "{name}: {}", share(name));
     }
-    assert!((195..=230).contains(&share("freed-others")), "{}", share("freed-others"));
+    assert!((190..=235).contains(&share("freed-others")), "{}", share("freed-others"));
 }
 
 #[test]
