@@ -55,10 +55,10 @@ fn put_right_at(files: &Files, noted: &Path) -> Result<Option<String>> {
             let left = restore(files, &found, Some(cpu));
             keep(noted, cpu, &masks_of(&left))?;
             complain(&left)?;
-            return Ok(Some(
+            Ok(Some(
                 "an earlier scx_onbeat was killed: interrupts go to the CPUs again that they had"
                     .into(),
-            ));
+            ))
         }
         None => {
             // As the kernel begins.
