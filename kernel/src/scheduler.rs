@@ -132,6 +132,8 @@ impl<'a> Scheduler<'a> {
         rodata.tracing = layout.ring > 0;
         rodata.measuring = costs;
         rodata.interrupt_cpu = interrupt_cpu.map_or(-1, |cpu| cpu as i32);
+        rodata.service = std::process::id() as i32;
+        rodata.exile_lap = watchdog.as_nanos() as u64 / 4;
         rodata.weights = std::array::from_fn(|i| weight(i as i32 - 20));
         rodata.weight_idle = weight(IDLE);
         skel.struct_ops.onbeat_ops_mut().timeout_ms = watchdog.as_millis() as u32;

@@ -50,6 +50,31 @@ static __always_inline bool is_exiled(const struct task_struct *p, ob_task_p t)
 	       !t->waiting;
 }
 
+/* Who runs the service: it does not wait behind a crowd there. */
+const volatile s32 service = -1;
+
+/* Everybody who waits there has had a turn within this: a quarter of what the watchdog allows, as
+ * the service's turns may come between, ns. */
+const volatile u64 exile_lap = 250000000ULL;
+
+/* The shortest of these turns, ns. */
+#define EXILE_LEAST 20000ULL
+
+/* The timer's part of a turn there: when it is to fire again. */
+static __always_inline u64 exile_tick(s32 cpu, u64 now)
+{
+	u64 at = OB_READ(shell->exile_ends);
+
+	if (!at || interrupt_cpu < 0 || cpu != interrupt_cpu)
+		return OB_NEVER;
+	if (at > now)
+		return at;
+	OB_WRITE(shell->exile_ends, 0);
+	if (is_apart(cpu))
+		scx_bpf_kick_cpu(cpu, SCX_KICK_PREEMPT);
+	return OB_NEVER;
+}
+
 /* The interrupt CPU is late with the alarm if interrupts take it for longer than the first of
  * these; the others keep it for the second then, ns. */
 #define KEEPER_LATE 100000ULL

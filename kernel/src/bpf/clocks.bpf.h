@@ -80,6 +80,7 @@ static int timer_fired(void *map, u32 *slot, struct timer_slot *ts)
 		UNLOCK(fx);
 		effects_apply(&fx);
 	}
+	next = ob_min(next, exile_tick(cpu, now));
 	if (next != OB_NEVER)
 		timer_set(cpu, next);
 	if (measuring)
@@ -134,6 +135,7 @@ int clock_event(struct bpf_perf_event_data *ctx)
 	if (!shell)
 		return 0;
 	c = &shell->ob.cpu[cpu & 63];
+	exile_tick(interrupt_cpu, now);
 	/* For best effort among itself such a look is too dear. */
 	if ((c->timer <= now && (c->server || c->share || ob_others_crowded(&shell->ob))) ||
 	    shell->ob.alarm_at <= now || shell->gone || shell->asked == SHELL_ASKED)

@@ -99,6 +99,9 @@ void BPF_STRUCT_OPS(onbeat_enqueue, struct task_struct *p, u64 enq_flags)
 	}
 	if (is_exiled(p, t)) {
 		t->cpus = cpus_of(p);
+		/* Only when it wakes: while it goes on and on the crowd has turns, too. */
+		if (p->tgid == service && (enq_flags & SCX_ENQ_WAKEUP))
+			enq_flags |= SCX_ENQ_HEAD;
 		scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, BE_SLICE, enq_flags);
 		if (enq_flags & SCX_ENQ_LAST)
 			scx_bpf_kick_cpu(interrupt_cpu, 0);

@@ -120,7 +120,8 @@ struct shell {
 	u64 armed[2 * OB_MAX_CPUS]; /* when each timer fires, or before (timer_set) */
 	u64 alarm;                  /* when somebody calls ob_alarm, or before (alarm_set) */
 	u64 doubted;                /* until then not the interrupt CPU: it has been late */
-	u64 kept;                   /* 1: the interrupt CPU is to set its timer for the alarm */
+	u64 exile_ends; /* when a short turn on the interrupt CPU does; 0: there is none */
+	u64 kept;       /* 1: the interrupt CPU is to set its timer for the alarm */
 	struct shell_found found[OB_MAX_CPUS];
 	struct ob_terms terms; /* the loader's, for the next `reserve` or `place` */
 	struct shell_request request;

@@ -6,6 +6,27 @@
 #ifndef TURNS_BPF_H
 #define TURNS_BPF_H
 
+/* A turn begins on the interrupt CPU, which the core does not know to be there: in a crowd it is
+ * short, and too short for the tick to end it. */
+static __always_inline void exile_begin(s32 cpu)
+{
+	u64 turn, at;
+	s32 queued;
+
+	if (!is_apart(cpu))
+		return;
+	queued = scx_bpf_dsq_nr_queued(SCX_DSQ_LOCAL_ON | cpu);
+	turn = ob_max(exile_lap / ((u64)(queued > 0 ? queued : 0) + 1), EXILE_LEAST);
+	if (turn >= BE_SLICE) {
+		OB_WRITE(shell->exile_ends, 0);
+		return;
+	}
+	at = bpf_ktime_get_ns() + turn;
+	OB_WRITE(shell->exile_ends, at);
+	if (use_timers && shell->timers == SHELL_TIMERS_MADE)
+		timer_set(cpu & (OB_MAX_CPUS - 1), at);
+}
+
 void BPF_STRUCT_OPS(onbeat_running, struct task_struct *p)
 {
 	ob_task_p t = task_of(p);
@@ -16,6 +37,7 @@ void BPF_STRUCT_OPS(onbeat_running, struct task_struct *p)
 	USE_ARENA();
 	/* With somebody in its queue the CPU does not come to pick. */
 	alarm_keep(cpu);
+	exile_begin(cpu);
 	if (is_bound(p)) {
 		__sync_fetch_and_or(&shell->bound, OB_BIT(cpu));
 		return;

@@ -77,7 +77,7 @@ fn what_others_have_moved_meanwhile_stays_and_what_is_new_goes_where_new_ones_we
     fs::write(files.at(&affinity(1)), "1").unwrap();
     fs::create_dir_all(files.at("proc/irq/30/network")).unwrap();
     fs::write(files.at(&affinity(30)), "4").unwrap();
-    steering.steer().unwrap();
+    steering.steer(false).unwrap();
     assert_eq!(files.read(&affinity(1)).unwrap(), "4", "it is steered again");
     fs::write(files.at(&affinity(2)), "1").unwrap();
     steering.end().unwrap();
@@ -121,6 +121,93 @@ fn what_a_killed_service_has_left_is_put_right_by_the_next() {
     assert!(words.contains("was killed"), "{words}");
     assert!(all(&files).iter().all(|(file, mask)| before[file] == *mask), "{:?}", all(&files));
     assert_eq!(put_right_at(&files, &noted).unwrap(), None);
+}
+
+/// Has a file refuse: readable, and nobody may write it, not even root. Returns what then stands there.
+fn refuse(files: &Files, number: u32) -> String {
+    let path = files.at(&affinity(number));
+    fs::remove_file(&path).unwrap();
+    std::os::unix::fs::symlink("/proc/sys/kernel/ngroups_max", &path).unwrap();
+    files.read(&affinity(number)).unwrap()
+}
+
+fn accept(files: &Files, number: u32, mask: &str) {
+    let path = files.at(&affinity(number));
+    fs::remove_file(&path).unwrap();
+    fs::write(path, mask).unwrap();
+}
+
+#[test]
+fn what_cannot_be_put_back_yet_stays_noted_with_what_stood_there_first() {
+    let (_folder, files, noted) = machine(&[(1, "keyboard", "3"), (2, "disk", "8")]);
+    let before = all(&files);
+    std::mem::forget(Steering::at(files.clone(), &noted, 2).unwrap());
+    // The disk's only CPU is off line when the next one starts.
+    online(&files, "0-2");
+    let words = format!("{:#}", put_right_at(&files, &noted).unwrap_err());
+    assert!(words.contains("irq/2/smp_affinity (none of its CPUs is on line)"), "{words}");
+    assert_eq!(files.read(&affinity(1)).unwrap(), "3", "the rest is put back");
+    // That one has another interrupt CPU, and is killed, too.
+    std::mem::forget(Steering::at(files.clone(), &noted, 1).unwrap());
+    assert_eq!(files.read(&affinity(2)).unwrap(), "2");
+    online(&files, "0-3");
+    put_right_at(&files, &noted).unwrap().unwrap();
+    assert_eq!(all(&files), before);
+    assert!(!noted.exists());
+}
+
+#[test]
+fn the_end_keeps_the_note_of_what_it_could_not_put_back() {
+    let (_folder, files, noted) = machine(&[(1, "keyboard", "3"), (2, "disk", "8")]);
+    let before = all(&files);
+    let (mut steering, _) = Steering::at(files.clone(), &noted, 2).unwrap();
+    online(&files, "0-2");
+    let words = format!("{:#}", steering.end().unwrap_err());
+    assert!(words.contains("irq/2/smp_affinity") && !words.contains("irq/1/"), "{words}");
+    drop(steering);
+    online(&files, "0-3");
+    put_right_at(&files, &noted).unwrap().unwrap();
+    assert_eq!(all(&files), before);
+}
+
+#[test]
+fn the_note_has_nothing_that_was_refused_or_could_not_be_put_back() {
+    let high = "1,00000000,00000000";
+    let (_folder, files, noted) =
+        machine(&[(1, "keyboard", "f"), (2, "disk", "8"), (3, "far", high)]);
+    refuse(&files, 2);
+    std::mem::forget(Steering::at(files.clone(), &noted, 2).unwrap());
+    let note = fs::read_to_string(&noted).unwrap();
+    assert!(
+        note.contains("irq/1/") && !note.contains("irq/2/") && !note.contains("irq/3/"),
+        "{note}"
+    );
+    assert_eq!(files.read(&affinity(3)).unwrap(), high);
+}
+
+#[test]
+fn a_line_of_the_note_that_cannot_be_carried_out_does_not_spoil_the_others() {
+    let (_folder, files, noted) = machine(&[(1, "keyboard", "4"), (2, "disk", "4")]);
+    fs::create_dir_all(noted.parent().unwrap()).unwrap();
+    let note = "cpu 2\nproc/irq/1/smp_affinity 3\nproc/irq/2/smp_affinity 1,00000000,00000000\n";
+    fs::write(&noted, note).unwrap();
+    put_right_at(&files, &noted).unwrap().unwrap();
+    assert_eq!(files.read(&affinity(1)).unwrap(), "3");
+    assert_eq!(files.read(&affinity(2)).unwrap(), "4");
+}
+
+#[test]
+fn one_that_was_refused_is_tried_again_at_the_next_look() {
+    let (_folder, files, noted) = machine(&[(1, "keyboard", "f"), (2, "disk", "8")]);
+    refuse(&files, 2);
+    let (mut steering, words) = Steering::at(files.clone(), &noted, 2).unwrap();
+    assert!(words.contains("1 cannot: 2 disk"), "{words}");
+    accept(&files, 2, "8");
+    let words = steering.steer(false).unwrap();
+    assert!(words.contains("2 device interrupts") && !words.contains("cannot"), "{words}");
+    assert_eq!(files.read(&affinity(2)).unwrap(), "4");
+    steering.end().unwrap();
+    assert_eq!(files.read(&affinity(2)).unwrap(), "8");
 }
 
 #[test]
