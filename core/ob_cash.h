@@ -95,7 +95,7 @@ OB_FN u64 ob_cash_take(ob_p ob OB_ARG, ob_server_p sv OB_ARG, u64 now)
 	u32 i;
 
 	for (i = OB_ZERO; n && i < OB_CASH_LOOKS && OB_LOOP; i++, n = next) {
-		next = (ob_node_p)ob_tree_after(n);
+		next = ob_tree_next(n);
 		from = OB_SERVER_OF_PLEDGE(n);
 		spare = from->lends > now ? from->lends - now : 0;
 		if (from->counted || (spare >= OB_CASH_LEAST && !ob_cash_fits(from, sv)))
@@ -122,7 +122,7 @@ OB_FN u64 ob_cash_taker(ob_p ob OB_ARG, ob_server_p from OB_ARG)
 	for (i = OB_ZERO; n && n->key < OB_KEY_EQUAL && i < OB_CASH_LOOKS && OB_LOOP; i++) {
 		if (ob_cash_fits(from, (ob_server_p)n))
 			return (u64)n;
-		n = (ob_node_p)ob_tree_after(n);
+		n = ob_tree_next(n);
 	}
 	if (!ob->nr_draws || ob->draws[0]->domain != d || d->up || !d->others)
 		return 0;

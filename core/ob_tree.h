@@ -274,27 +274,27 @@ OB_FN u64 ob_tree_from(ob_tree_p t OB_ARG, u64 key)
 }
 
 /* The node after n, or null. */
-OB_INLINE ob_node_p ob_tree_next(ob_node_p n)
+OB_FN u64 ob_node_next(ob_node_p n OB_ARG)
 {
 	ob_node_p at = n->right, p;
 
 	while (at && OB_LOOP) {
 		if (!at->left)
-			return at;
+			return (u64)at;
 		at = at->left;
 	}
 	for (p = n->parent; p && OB_LOOP; p = n->parent) {
 		if (p->left == n)
-			return p;
+			return (u64)p;
 		n = p;
 	}
-	return OB_NULL;
+	return 0;
 }
 
-/* The same, for loops. */
-OB_FN u64 ob_tree_after(ob_node_p n OB_ARG)
+/* The same. */
+OB_INLINE ob_node_p ob_tree_next(ob_node_p n)
 {
-	return (u64)ob_tree_next(n);
+	return (ob_node_p)ob_node_next(n);
 }
 
 /* The node of greatest `over`, above `than`, among those whose mask meets `cpus`, or null. Both
