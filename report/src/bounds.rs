@@ -15,7 +15,7 @@ pub const BOUND_COLUMNS: [(&str, &str); 8] = [
     ("owed max ms", "greatest tardiness of an owed job, one within the budget"),
     ("at most (1)", "its bound, in ms: the file's `tardiness`, equation 1 of Kenna et al."),
     ("max ms", "greatest tardiness of any job"),
-    ("bounds", "which of them hold; –: no such job has ended"),
+    ("bounds", "which of them hold; –: no such job was measured"),
 ];
 
 /// What is said where (2) does not hold.
