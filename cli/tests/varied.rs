@@ -54,7 +54,7 @@ fn values_and_a_picture_are_written() {
     let [csv, svg] = ["v.csv", "p.svg"].map(|name| folder.path().join(name));
     let more = ["--out", csv.to_str().unwrap(), "--plot", svg.to_str().unwrap()];
     assert!(sweep("", "", &more).1.status.success());
-    let rows = std::fs::read_to_string(csv).unwrap();
+    let rows = std::fs::read_to_string(&csv).unwrap();
     assert_eq!(rows.lines().count(), 1 + 2 * 2 * 2 * 4);
     assert!(std::fs::read_to_string(&svg).unwrap().contains("best effort"));
     // A sweep that has ended has nothing to go on from: what is there is somebody's.
