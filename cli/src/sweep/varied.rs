@@ -152,8 +152,8 @@ fn one(sweep: &Varied, point: usize, configuration: usize, replication: u64) -> 
     };
     if let Some(every) = sweep.over_time {
         let run = simulate_with(&set, policy, Detail::Jobs)?;
-        // What begins at the horizon is no interval of the run.
-        let whole = run.horizon_ns.div_ceil(every) as usize;
+        // Later there are only the last jobs' deadlines, if any: how long they are waited for depends on the policy.
+        let whole = set.duration.div_ceil(every) as usize;
         let late = |figure: &Figure| {
             let name = figure.entry.as_deref().context("over_time is of an entry")?;
             let late = tardiness_over_time(&run, entry(name)? as u32, every);
