@@ -194,8 +194,9 @@ videos() {
                 if (!figure("due")) failed++
             }
             END {
-                printf "%-18s due %d late %d dropped %d tardiness %.3f jitter %.3f best effort %.3f bad %d not played %d\n",
-                    how, due, late, dropped, tardy / n / 1e6, jitter / n / 1e6, best, bad, failed
+                printf "%-18s due %d late %d dropped %d tardiness %.3f jitter %.3f best effort %.3f ",
+                    how, due, late, dropped, tardy / n / 1e6, jitter / n / 1e6, best
+                printf "bad %d not played %d\n", bad, failed
             }' "$out/videos-$how"
     done
 }
@@ -204,7 +205,8 @@ for part in "$@"; do
     case $part in
     sim | loads | latency | fairness | costs | sweeps | frames | videos) "$part" ;;
     *)
-        echo "bench: there is no part '$part'; choose from sim, loads, latency, fairness, costs, sweeps, frames, videos" >&2
+        parts="sim, loads, latency, fairness, costs, sweeps, frames, videos"
+        echo "bench: there is no part '$part'; choose from $parts" >&2
         exit 2
         ;;
     esac

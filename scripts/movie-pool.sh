@@ -18,7 +18,9 @@ if (cd "$folder" 2>/dev/null && [ -f MANIFEST ] && [ "$(wc -l <MANIFEST)" -eq 58
     sha256sum --check --quiet --strict MANIFEST >/dev/null 2>&1); then
     exit 0
 fi
-if [ -e "$folder" ] && [ ! -e "$folder/MANIFEST" ]; then
+# It is removed below: only what this script has made may be.
+if [ -e "$folder" ] && { [ ! -s "$folder/MANIFEST" ] ||
+    grep -Eqv '^[0-9a-f]{64}  [0-9]{2}-[a-z]+\.mp4$' "$folder/MANIFEST"; }; then
     echo "movie-pool: $folder is there and holds no pool; name another folder, or remove it" >&2
     exit 1
 fi
@@ -77,7 +79,8 @@ movie() {
     2) size=304x176 ;;
     esac
     scenes="noise=alls=7:allf=t:all_seed=$1"
-    scenes="$scenes,noise=alls=$((8 + $1 % 4 * 3)):allf=t:all_seed=$1:enable='lt(mod(t+$1*1.3,$((5 + $1 % 5))),$((1 + $1 % 3)))'"
+    scenes="$scenes,noise=alls=$((8 + $1 % 4 * 3)):allf=t:all_seed=$1"
+    scenes="$scenes:enable='lt(mod(t+$1*1.3,$((5 + $1 % 5))),$((1 + $1 % 3)))'"
     rate=$((700 + $1 % 8 * 60))
     source=$(echo "$3" | sed "s/SIZE/size=$size:rate=24000\/1001/")
     ffmpeg -nostdin -loglevel error -f lavfi -i "$source,$scenes" -t "$seconds" -pix_fmt yuv420p -c:v libx264 \

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
 # Records what decoding the pool's movies takes on this machine, and scales it to Kenna, Herman, Brandenburg, Mills and
 # Anderson, "Soft real-time on multiprocessors: are analysis-based schedulers really worth it?", section 4.1: in the
-# training set decoding takes 14.49 ms with a deviation of 5.19 ms, and showing 4 ms at most. Every fifth movie is in the
-# training set, 11 in all, and the other 47 are played. The files of experiments/traces/kenna were made so, once.
+# training set decoding takes 14.49 ms with a deviation of 5.19 ms, and showing 4 ms at most. Every fifth movie is in
+# the training set, 11 in all, and the other 47 are played. The files of experiments/traces/kenna were made so, once.
 #     scripts/record-pool.sh FOLDER      (a few minutes; the programs are built)
 set -eu
 cd "$(dirname "$0")/.."
@@ -45,7 +45,8 @@ awk -v folder="$1" '
         b = 5.19 / sqrt(squares / n - mean * mean)
         a = 14.49 - b * mean
         printf "record-pool: t -> %.3f ms + %.3f t\n", a, b * 1e6 >"/dev/stderr"
-        head = "# SPDX-License-Identifier: GPL-2.0-only\n# A movie a line: its name and, in ms, the time of each frame for "
+        head = "# SPDX-License-Identifier: GPL-2.0-only\n"
+        head = head "# A movie a line: its name and, in ms, the time of each frame for "
         made = sprintf("\n# Made by scripts/record-pool.sh: the least of 4 passes, t -> %.2f ms + %.2f t.", a, b * 1e6)
         for (i = 0; i < 2; i++) {
             set = i ? "training" : "test"

@@ -35,8 +35,8 @@ pub fn check(set: &TaskSet, policy: &CorePolicy) -> Result<()> {
     Ok(())
 }
 
-/// Whether all tasks that `wanted` names fit, where `policy` ranks: the simulator would play the others all the same, and
-/// hard ones would be late.
+/// Whether all tasks that `wanted` names fit, where `policy` ranks: the simulator would play the others all the same,
+/// and hard ones would be late.
 ///
 /// # Errors
 /// The first one does not.

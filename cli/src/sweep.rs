@@ -33,7 +33,8 @@ use kept::{Frame, Kept, Points};
 /// The file says how sets are made and who judges them: schedulability tests, or policies that play them in the
 /// simulator or in the lab; experiments/sweeps/kato-21.toml is one. With --out what is done is kept, and the same
 /// command goes on where it was stopped. A file with a `base` simulates that task set with other values of its keys
-/// under several configurations and prints figures with their confidence intervals; kenna-3-videos.toml is one.
+/// under several configurations and prints figures with their confidence intervals; kenna-3-videos.toml is one. Such a
+/// sweep does not go on where it was stopped.
 #[derive(Debug, Args)]
 pub struct Options {
     /// The sweep file
@@ -41,12 +42,15 @@ pub struct Options {
     /// Who judges random sets [default: analysis]
     #[arg(long, value_enum)]
     by: Option<By>,
-    /// Keep results here (CSV), and go on from what is there
+    /// Keep results here (CSV), and with random sets go on from what is there
     #[arg(long, value_name = "FILE.csv")]
     out: Option<PathBuf>,
     /// Draw the curves
     #[arg(long, value_name = "FILE.svg")]
     plot: Option<PathBuf>,
+    /// Replace the files of --out and --plot in a sweep over a task set
+    #[arg(long)]
+    force: bool,
     /// Print one JSON object instead of a table
     #[arg(long)]
     json: bool,
@@ -61,6 +65,9 @@ pub fn run(options: &Options) -> Result<ExitCode> {
     let text = file::read(&options.file).with_context(place)?;
     if varied::is_one(&text) {
         return varied::run(options, &text);
+    }
+    if options.force {
+        bail!("{}: random sets go on from what is there; leave --force out", place());
     }
     let sweep = Sweep::parse(&text).with_context(place)?;
     let by = options.by.unwrap_or(By::Analysis);

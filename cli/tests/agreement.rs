@@ -94,8 +94,8 @@ fn heavy(i: u64, policy: &'static CorePolicy) -> TaskSet {
     finished(format!("heavy-{i}"), i, cpus, tasks, policy)
 }
 
-/// Random set `i` with the tasks that one CPU could serve in groups three deep, whose budgets serve their demand with as
-/// much again: the innermost group's members share it, one stands in each of the others, too.
+/// Random set `i` with the tasks that one CPU could serve in groups three deep, whose budgets serve their demand with
+/// as much again: the innermost group's members share it, one stands in each of the others, too.
 fn grouped(i: u64, policy: &'static CorePolicy) -> TaskSet {
     let mut set = random(i, policy, 100);
     let share = |task: &TaskEntry| task.budget.unwrap_or(0) as f64 / task.period as f64;

@@ -54,9 +54,30 @@ fn values_and_a_picture_are_written() {
     let [csv, svg] = ["v.csv", "p.svg"].map(|name| folder.path().join(name));
     let more = ["--out", csv.to_str().unwrap(), "--plot", svg.to_str().unwrap()];
     assert!(sweep("", "", &more).1.status.success());
-    let rows = std::fs::read_to_string(csv).unwrap();
+    let rows = std::fs::read_to_string(&csv).unwrap();
     assert_eq!(rows.lines().count(), 1 + 2 * 2 * 2 * 4);
-    assert!(std::fs::read_to_string(svg).unwrap().contains("best effort"));
+    assert!(std::fs::read_to_string(&svg).unwrap().contains("best effort"));
+    // A sweep that has ended has nothing to go on from: what is there is somebody's.
+    let (_folder, refused) = sweep("", "", &more[2..]);
+    assert!(!refused.status.success() && complaint(&refused).contains("--force"));
+    assert!(sweep("", "", &[&more[2..], &["--force"]].concat()).1.status.success());
+}
+
+#[test]
+fn a_claim_about_what_was_not_measured_does_not_hold_and_one_replication_has_no_interval() {
+    // No task lasts a second, so there is no worst second.
+    let (_folder, output) =
+        sweep("replications = 4", "replications = 1\nwith = { duration = \"500ms\" }", &[]);
+    let text = said(&output);
+    assert!(text.contains("1 replication\n") && !text.contains('±'), "{text}");
+    let unseen = SWEEP
+        .replace("replications = 4", "replications = 1\nwith = { duration = \"500ms\" }")
+        .replace("t.response_mean_ms", "t.worst_fps")
+        .replace("plain > alone * 2", "plain <= 1000");
+    let (_folder, output) = sweep(SWEEP, &unseen, &["--json"]);
+    let claim = object(&output)["claims"][1].clone();
+    assert_eq!(claim["verdict"], "differs", "{claim}");
+    assert!(claim["against"][0].as_str().unwrap().contains("nothing measured at 1"), "{claim}");
 }
 
 #[test]
@@ -67,6 +88,8 @@ fn mistakes_are_named_before_anything_is_played() {
         ("[[1], [3]]", "[[3], [1]]", "ascending"),
         ("[[1], [3]]", "[[1, 2]]", "2 values"),
         ("[[1], [3]]", "[[0], [1]]", "plain at 0"),
+        ("t.response_mean_ms", "tt.response_mean_ms", "no task of plain at 1"),
+        ("replications = 4", "replications = 9223372036854775807", "1 to 100000 runs"),
         ("t.response_mean_ms", "t.beauty", "no figure \"beauty\""),
         ("\"p-edf\"", "\"eevdf\"", "does not play eevdf"),
         ("name = \"alone\"", "name = \"plain\"", "two are called"),
@@ -92,7 +115,7 @@ fn every_sweep_of_the_repository_makes_task_sets() {
         let short = text
             .replace("../kenna-3.toml", folder.join("kenna-3.toml").to_str().unwrap())
             .replace("replications = 6", "replications = 1\nwith = { duration = \"100ms\" }")
-            .replace("with = { \"task", "with = { duration = \"1s\", \"task");
+            .replace("[with]\n", "[with]\nduration = \"1s\"\n");
         let file = common::File::new(short);
         let output = onbeat(&["sweep", file.path(), "--json"]);
         assert!(!object(&output)["claims"].as_array().unwrap().is_empty(), "{name}");

@@ -15,7 +15,7 @@ pub const BOUND_COLUMNS: [(&str, &str); 8] = [
     ("owed max ms", "greatest tardiness of an owed job, one within the budget"),
     ("at most (1)", "its bound, in ms: the file's `tardiness`, equation 1 of Kenna et al."),
     ("max ms", "greatest tardiness of any job"),
-    ("bounds", "which of them hold"),
+    ("bounds", "which of them hold; –: no such job was measured"),
 ];
 
 /// What is said where (2) does not hold.
@@ -29,6 +29,10 @@ struct Alike<'a> {
     mean: f64,
     owed: f64,
     most: f64,
+    /// Whether there was anything to hold against which of the bounds.
+    seen: [bool; 2],
+    /// Jobs that have not ended: nobody knows how late they are.
+    unfinished: u64,
     /// How many are later than which of the bounds.
     beyond: [usize; 2],
 }
@@ -40,7 +44,18 @@ impl<'a> Alike<'a> {
             let at = all.iter().position(|alike| bounds(alike.first) == bounds(task));
             let at = at.unwrap_or_else(|| {
                 let beyond = [0, 0];
-                all.push(Self { first: task, count: 0, mean: 0.0, owed: 0.0, most: 0.0, beyond });
+                let (mean, owed, most) = (0.0, 0.0, 0.0);
+                let (seen, unfinished) = ([false; 2], 0);
+                all.push(Self {
+                    first: task,
+                    count: 0,
+                    mean,
+                    owed,
+                    most,
+                    seen,
+                    unfinished,
+                    beyond,
+                });
                 all.len() - 1
             });
             let (alike, measured) = (&mut all[at], measured(task));
@@ -48,6 +63,11 @@ impl<'a> Alike<'a> {
             alike.owed = alike.owed.max(measured[0]);
             alike.mean = alike.mean.max(measured[1]);
             alike.most = alike.most.max(task.tardiness_max_ms);
+            alike.unfinished += task.unfinished;
+            let ended = task.jobs > task.unfinished + task.aborted;
+            for (i, some) in [task.owed > 0, ended].into_iter().enumerate() {
+                alike.seen[i] |= some && bounds(task)[i].is_some();
+            }
             for (i, bound) in bounds(task).into_iter().enumerate() {
                 alike.beyond[i] += usize::from(bound.is_some_and(|bound| measured[i] > bound));
             }
@@ -61,8 +81,22 @@ impl<'a> Alike<'a> {
             (_, 1) => Some(format!("({}) exceeded", i + 1)),
             (n, of) => Some(format!("({}) exceeded by {n} of {of}", i + 1)),
         };
-        let broken: Vec<String> = [0, 1].into_iter().filter_map(broken).collect();
-        if broken.is_empty() { "hold".into() } else { broken.join(", ") }
+        let mut said: Vec<String> = [0, 1].into_iter().filter_map(broken).collect();
+        if said.is_empty() {
+            let given = bounds(self.first).map(|bound| bound.is_some());
+            said.push(match [0, 1].map(|i| (given[i], self.seen[i])) {
+                [(_, false), (_, false)] => "–".into(),
+                [(true, false), _] => "(1) –, (2) holds".into(),
+                [_, (true, false)] => "(1) holds, (2) –".into(),
+                _ => "hold".into(),
+            });
+        }
+        match self.unfinished {
+            0 => (),
+            1 => said.push("1 job has not ended".into()),
+            n => said.push(format!("{n} jobs have not ended")),
+        }
+        said.join(", ")
     }
 
     fn row(&self, policy: &str) -> Vec<String> {
@@ -124,6 +158,7 @@ mod tests {
         for (task, mean) in o.tasks.iter_mut().zip([1.5, 2.5]) {
             (task.bound_tardiness_ms, task.bound_expected_ms) = (Some(4.0), Some(2.0));
             (task.tardiness_mean_ms, task.owed_tardiness_max_ms) = (mean, 2.0 * mean - 2.0);
+            (task.jobs, task.owed, task.unfinished, task.aborted) = (9, 9, 0, 0);
         }
         let rows = lines(&[&o]).unwrap().rows;
         assert_eq!(rows.len(), 1, "{rows:?}");
@@ -135,6 +170,11 @@ mod tests {
         o.tasks[1].bound_expected_ms = Some(3.0);
         let rows = lines(&[&o]).unwrap().rows;
         assert_eq!((rows.len(), rows[0][7].as_str(), rows[1][7].as_str()), (2, "hold", "hold"));
-        assert!(!render(&[o], None).contains("independent"));
+        assert!(!render(&[o.clone()], None).contains("independent"));
+        (o.tasks[0].owed, o.tasks[0].unfinished) = (0, 2);
+        (o.tasks[1].jobs, o.tasks[1].owed, o.tasks[1].unfinished) = (1, 0, 1);
+        let rows = lines(&[&o]).unwrap().rows;
+        assert_eq!(rows[0][7], "(1) –, (2) holds, 2 jobs have not ended");
+        assert_eq!(rows[1][7], "–, 1 job has not ended");
     }
 }

@@ -1,10 +1,10 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0-only
-# In the guest: $2 movies of /movies, really decoded, beside $3 best-effort processes that work 10 ms in 100 ms, under $1:
-# a policy of Onbeat's, eevdf, eevdf-nice5 or fifo. Prints "best effort CPUS" and "PLAYER JSON" for each movie; as
+# In the guest: $2 movies of /movies, really decoded, beside $3 best-effort processes that work 10 ms in 100 ms, under
+# $1: a policy of Onbeat's, eevdf, eevdf-nice5 or fifo. Prints "best effort CPUS" and "PLAYER JSON" for each movie; as
 # figure 3 of Kenna, Herman, Brandenburg, Mills and Anderson, "Soft real-time on multiprocessors: are analysis-based
-# schedulers really worth it?", with a machine of the lab's size. $4: how long, in s; $5, $6: the budgets of decoding and
-# showing; $7: how many frames may wait.
+# schedulers really worth it?", with a machine of the lab's size. $4: how long, in s; $5, $6: the budgets of decoding
+# and showing; $7: how many frames may wait.
 set -eu
 . /bin/scheduler
 how=$1

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! EDF-HSB, with and without reclaiming: hard reservations are never late whatever the others do, soft ones by no more than the
-//! bound, and best effort's servers give it their rate.
+//! EDF-HSB, with and without reclaiming: hard reservations are never late whatever the others do, soft ones by no more
+//! than the bound, and best effort's servers give it their rate.
 
 mod common;
 

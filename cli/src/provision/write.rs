@@ -8,17 +8,14 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail, ensure};
 use onbeat_analysis::provision::{Provision, Streams};
 use onbeat_analysis::truncated::Whole;
-use onbeat_model::policy::Policy;
 use onbeat_model::taskset::TaskSet;
 use onbeat_model::units::{format_duration, parse_duration};
 
 use super::{Options, ms};
 use crate::{output, playable};
 
-/// Whose bounds are written: it comes first in the file.
-const PLAYED: &str = "edf-hsb-ns";
-/// What is played beside it, as far as there is such a policy.
-const BESIDE: [&str; 2] = ["edf-hsb", "eevdf"];
+/// What is played: first the policy whose bounds are written.
+const POLICIES: &str = r#"["edf-hsb-ns", "edf-hsb", "eevdf"]"#;
 
 /// The options that say what to write.
 #[derive(Debug, clap::Args)]
@@ -68,8 +65,7 @@ pub fn write(
     let text = text(options, streams, found, (&which, &chosen), file)?;
     let set = TaskSet::from_bytes(text.as_bytes(), file)
         .context("no task-set file can hold this; take fewer streams or other times")?;
-    let played: Policy = PLAYED.parse()?;
-    let played = played.core().expect("it is one of ours");
+    let played = set.policies[0].core().expect("it is one of ours");
     playable::check(&set, played)?;
     playable::check_fit(&set, played, |_| true)?;
     output::write(file, |out| out.write_all(text.as_bytes()))?;
@@ -119,15 +115,10 @@ fn text(
 ) -> Result<String> {
     let mut text = head(streams, found, which, chosen);
     let (cpus, count) = (streams.cpus, streams.count);
-    let policies: Vec<String> = std::iter::once(PLAYED)
-        .chain(BESIDE.into_iter().filter(|name| name.parse::<Policy>().is_ok()))
-        .map(|name| format!("\"{name}\""))
-        .collect();
     let _ = write!(
         text,
-        "cpus = {cpus}\nduration = \"60s\"\nseed = 1\npolicies = [{}]\n\
+        "cpus = {cpus}\nduration = \"60s\"\nseed = 1\npolicies = {POLICIES}\n\
          best_effort_share = \"0%\"     # its servers serve it\n\n[best_effort]\ngenerators = {}\n",
-        policies.join(", "),
         options.written.generators
     );
     match options.best_effort_budget {
@@ -150,7 +141,7 @@ fn text(
         );
     }
     text.push_str("\n# Each decodes one.\n");
-    let up = |ms: f64| time((ms * 1e3).ceil() as u64 * 1000);
+    let up = |ms: f64| time(((ms * 1e3).ceil() as u64).saturating_mul(1000));
     let body = format!(
         "class = \"soft\"\nperiod = {}\nbudget = {}\nbound = {{ tardiness = {}, expected = {} }}\n",
         time(period),

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Sweeps over a key of a task-set file: each configuration is simulated at every point, several times with other random
-//! work, and each figure comes with the interval in which its mean lies.
+//! Sweeps over a key of a task-set file: each configuration is simulated at every point, several times with other
+//! random work, and each figure comes with the interval in which its mean lies.
 
 mod claims;
 mod file;
 mod shown;
 
+use std::fs;
 use std::io::{IsTerminal, stderr};
 use std::path::Path;
 use std::process::ExitCode;
@@ -14,7 +15,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use onbeat_model::metrics::tardiness_over_time;
 use onbeat_model::taskset::TaskSet;
@@ -49,9 +50,12 @@ pub fn run(options: &Options, text: &str) -> Result<ExitCode> {
         [&options.out, &options.plot].into_iter().flatten().map(|path| path.as_path()).collect();
     output::distinct(&[&options.file, &sweep.base], &outputs)?;
     outputs.iter().try_for_each(|file| output::check(file))?;
-    // All mistakes are named before the first run.
-    for (point, configuration) in sweep.each() {
-        sweep.task_set(point, configuration, 0).with_context(place)?;
+    for file in outputs {
+        ensure!(
+            options.force || output::special(file) || fs::symlink_metadata(file).is_err(),
+            "{} is there already, and this sweep does not go on from it; give --force to replace it, or another name",
+            file.display()
+        );
     }
     let values = play(&sweep)?;
     let table = Table::new(&sweep, &values);
@@ -142,30 +146,34 @@ fn one(sweep: &Varied, point: usize, configuration: usize, replication: u64) -> 
     let set = sweep.task_set(point, configuration, replication)?;
     let policy =
         set.policies[0].core().context("the simulator plays Onbeat's own policies only")?;
-    let entry = |name: &str| set.tasks.iter().position(|task| task.name == name);
+    let entry = |name: &str| -> Result<usize> {
+        let found = set.tasks.iter().position(|task| task.name == name);
+        found.with_context(|| format!("no task is called \"{name}\""))
+    };
     if let Some(every) = sweep.over_time {
         let run = simulate_with(&set, policy, Detail::Jobs)?;
+        // Later there are only the last jobs' deadlines, if any: how long they are waited for depends on the policy.
+        let whole = set.duration.div_ceil(every) as usize;
         let late = |figure: &Figure| {
-            let entry = figure.entry.as_deref().and_then(entry).unwrap_or(0) as u32;
-            let late = tardiness_over_time(&run, entry, every);
-            late.into_iter().map(|value| value.unwrap_or(f64::NAN)).collect()
+            let name = figure.entry.as_deref().context("over_time is of an entry")?;
+            let late = tardiness_over_time(&run, entry(name)? as u32, every);
+            Ok(late.into_iter().take(whole).map(|value| value.unwrap_or(f64::NAN)).collect())
         };
-        return Ok(sweep.figures.iter().map(late).collect());
+        return sweep.figures.iter().map(late).collect();
     }
     let (_, metrics, tasks) = figures(&set, policy)?;
     let (metrics, tasks) = (serde_json::to_value(metrics)?, serde_json::to_value(tasks)?);
-    let value = |figure: &Figure| -> f64 {
+    let value = |figure: &Figure| -> Result<f64> {
         let key = |value: &serde_json::Value| value.get(&figure.key)?.as_f64();
-        let Some(entry) = figure.entry.as_deref().and_then(entry) else {
-            return key(&metrics).unwrap_or(f64::NAN);
-        };
+        let Some(name) = &figure.entry else { return Ok(key(&metrics).unwrap_or(f64::NAN)) };
+        let entry = entry(name)?;
         let own = tasks.as_array().into_iter().flatten();
         let own = own.filter(|task| task["entry"] == entry && task["class"] != "best_effort");
         let (mut sum, mut count) = (0.0, 0.0);
         own.filter_map(key).for_each(|value| (sum, count) = (sum + value, count + 1.0));
-        sum / count
+        Ok(sum / count)
     };
-    Ok(sweep.figures.iter().map(|figure| vec![value(figure)]).collect())
+    sweep.figures.iter().map(|figure| Ok(vec![value(figure)?])).collect()
 }
 
 fn gather(sweep: &Varied, runs: &[(usize, usize, u64)], played: &[Played]) -> Values {

@@ -71,6 +71,20 @@ fn a_task_set_that_is_written_plays_and_its_tardiness_is_measured_beside_its_bou
     let shown = said(&onbeat(&["sim", file]));
     assert!(shown.contains("at most (1)") && shown.contains("decode-0 and 4 more"), "{shown}");
 
+    let long = "--cpus 4 --streams 1 --period 1h --mean 1000s --deviation 600s --hard 1s --budget 1000000000001ns";
+    let endless = folder.beside("long.toml");
+    let long = ["provision"]
+        .into_iter()
+        .chain(long.split(' '))
+        .chain(["--write", endless.to_str().unwrap()]);
+    let refused = onbeat(&long.collect::<Vec<_>>());
+    assert!(
+        complaint(&refused).contains("no task-set file can hold this"),
+        "{}",
+        complaint(&refused)
+    );
+    assert!(!endless.exists());
+
     let again = five_streams(&normal);
     assert!(
         !again.status.success() && complaint(&again).contains("--force"),

@@ -5,8 +5,9 @@ use super::jobs_of;
 use crate::run::Run;
 use crate::units::MS;
 
-/// Mean tardiness, ms, of the jobs of entry `entry` (all copies) whose deadlines lie in each interval of `every` ns from
-/// 0 to the horizon; `None` where there are none, or where one has not ended and nobody knows how late it would be.
+/// Mean tardiness, ms, of the jobs of entry `entry` (all copies) whose deadlines lie in each interval of `every` ns
+/// from 0 to the horizon; `None` where there are none, or where one has not ended and nobody knows how late it would
+/// be.
 pub fn tardiness_over_time(run: &Run, entry: u32, every: u64) -> Vec<Option<f64>> {
     let every = every.max(1);
     let mut sums = vec![(0u128, 0u64, true); (run.horizon_ns / every) as usize + 1];

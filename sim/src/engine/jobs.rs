@@ -82,8 +82,8 @@ impl Engine {
         }
     }
 
-    /// Whether task `i` goes on with its next job at once: there is one, released, and nothing it waits for. Its reservation sees
-    /// no end of the one before unless that is marked.
+    /// Whether task `i` goes on with its next job at once: there is one, released, and nothing it waits for. Its
+    /// reservation sees no end of the one before unless that is marked.
     pub(super) fn take_up(&mut self, i: usize) -> bool {
         let t = &self.tasks[i];
         if t.job >= t.work.jobs() || t.release > self.now {

@@ -22,8 +22,8 @@ pub struct Claim {
     pub otherwise: Option<String>,
 }
 
-/// `SIDE OPERATOR SIDE [at X | at X..Y]`. A side is a number, or a configuration, perhaps with `.least`, `.most` (of the
-/// replications), `.low` or `.high` (the ends of the interval), perhaps with `* NUMBER`.
+/// `SIDE OPERATOR SIDE [at X | at X..Y]`. A side is a number, or a configuration, perhaps with `.least`, `.most` (of
+/// the replications), `.low` or `.high` (the ends of the interval), perhaps with `* NUMBER`.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(try_from = "String")]
 struct Expectation {
@@ -77,21 +77,22 @@ impl Claim {
         let mut against = Vec::new();
         for e in &self.expect {
             let within = |x: f64| e.at.is_none_or(|(from, to)| (from..=to).contains(&x));
-            let points = (0..values.x.len()).filter(|p| within(values.x[*p]));
-            let mut compared = 0;
-            let failed = points.clone().find_map(|point| {
-                let side = |side: &Side| side.value(sweep, values, figure, point, scale);
-                let (left, right) = (side(&e.left), side(&e.right));
-                if left.is_nan() || right.is_nan() {
-                    return None;
-                }
-                compared += 1;
-                (!e.holds(left, right)).then_some((values.x[point], left, right))
-            });
-            if let Some((x, left, right)) = failed {
-                against.push(format!("not \"{}\": {left:.4} and {right:.4} at {x}", e.text));
-            } else if compared == 0 {
-                against.push(format!("not \"{}\": nothing was measured", e.text));
+            let mut points = (0..values.x.len()).filter(|p| within(values.x[*p])).peekable();
+            // A claim does not hold of what nobody has seen.
+            let failed = match points.peek() {
+                None => Some("nothing measured".into()),
+                Some(_) => points.find_map(|point| {
+                    let side = |side: &Side| side.value(sweep, values, figure, point, scale);
+                    let why = match (side(&e.left), side(&e.right)) {
+                        (Ok(left), Ok(right)) if e.holds(left, right) => return None,
+                        (Ok(left), Ok(right)) => format!("{left:.4} and {right:.4}"),
+                        (Err(why), _) | (_, Err(why)) => why.to_owned(),
+                    };
+                    Some(format!("{why} at {}", values.x[point]))
+                }),
+            };
+            if let Some(why) = failed {
+                against.push(format!("not \"{}\": {why}", e.text));
             }
         }
         let verdict = match against.len() {
@@ -104,6 +105,7 @@ impl Claim {
 }
 
 impl Side {
+    /// What it is at a point, or why it is nothing there.
     fn value(
         &self,
         sweep: &Varied,
@@ -111,13 +113,19 @@ impl Side {
         figure: usize,
         point: usize,
         scale: f64,
-    ) -> f64 {
-        let Side::Of { configuration, what, factor } = self else {
-            let Side::Number(number) = self else { return f64::NAN };
-            return *number;
+    ) -> Result<f64, &'static str> {
+        let (configuration, what, factor) = match self {
+            Side::Number(number) => return Ok(*number),
+            Side::Of { configuration, what, factor } => (configuration, what, factor),
         };
         let at = sweep.configurations.iter().position(|c| c.name == *configuration).unwrap_or(0);
         let mean = values.mean(figure, at, point);
+        if mean.n == 0 {
+            return Err("nothing measured");
+        }
+        if mean.n == 1 && matches!(what, What::Low | What::High) {
+            return Err("one value has no interval");
+        }
         let value = match what {
             What::Mean => mean.value,
             What::Least => mean.least,
@@ -125,7 +133,7 @@ impl Side {
             What::Low => mean.value - mean.reach,
             What::High => mean.value + mean.reach,
         };
-        value * factor * scale
+        Ok(value * factor * scale)
     }
 }
 

@@ -188,10 +188,12 @@ impl Varied {
     fn check(&self) -> Result<()> {
         ensure!(!self.configurations.is_empty(), "there is no [[configuration]] to compare");
         ensure!(!self.figures.is_empty(), "there is no [[figure]] to measure");
-        let runs = self.replications * (self.points.len() * self.configurations.len()) as u64;
+        let each = (self.points.len() * self.configurations.len()) as u64;
+        let runs = self.replications.checked_mul(each);
         ensure!(
-            self.replications >= 1 && runs <= RUNS_MOST,
-            "{runs} runs; replications, points and configurations make 1 to {RUNS_MOST}"
+            runs.is_some_and(|runs| (1..=RUNS_MOST).contains(&runs)),
+            "{} replications of {each} runs each; take 1 to {RUNS_MOST} runs in all",
+            self.replications
         );
         let configurations = self.configurations.iter().map(|c| c.name.as_str());
         let figures = self.figures.iter().map(|f| f.name.as_str());
@@ -202,7 +204,22 @@ impl Varied {
                 ensure!(plain, "\"{name}\": give a name without spaces");
             }
         }
-        self.claims.iter().try_for_each(|claim| claim.check(self))
+        self.claims.iter().try_for_each(|claim| claim.check(self))?;
+        // All mistakes are named before the first run.
+        for (point, configuration) in self.each() {
+            let set = self.task_set(point, configuration, 0)?;
+            for figure in &self.figures {
+                let Some(name) = &figure.entry else { continue };
+                ensure!(
+                    set.tasks.iter().any(|task| task.name == *name),
+                    "figure \"{}\" is of \"{name}\", but no task of {} at {} is called so",
+                    figure.name,
+                    self.configurations[configuration].name,
+                    self.points[point].x
+                );
+            }
+        }
+        Ok(())
     }
 
     /// Every point with every configuration.

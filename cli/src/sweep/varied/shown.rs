@@ -19,6 +19,8 @@ pub struct Mean {
     pub value: f64,
     /// How far the interval reaches to both sides: Student's t, as replications are few. 0 of a single one.
     pub reach: f64,
+    /// Of how many it is.
+    pub n: usize,
     /// The least and greatest of all.
     pub least: f64,
     pub most: f64,
@@ -28,7 +30,8 @@ impl Mean {
     /// Of these, without those that are NaN.
     pub fn of(values: &[f64]) -> Self {
         let values: Vec<f64> = values.iter().copied().filter(|value| !value.is_nan()).collect();
-        let n = values.len() as f64;
+        let count = values.len();
+        let n = count as f64;
         let value = values.iter().sum::<f64>() / n;
         let squares: f64 = values.iter().map(|v| (v - value) * (v - value)).sum();
         let reach = match StudentsT::new(0.0, 1.0, n - 1.0) {
@@ -37,14 +40,15 @@ impl Mean {
         };
         let (least, most) = (f64::INFINITY, f64::NEG_INFINITY);
         let least = values.iter().copied().fold(least, f64::min);
-        Self { value, reach, least, most: values.iter().copied().fold(most, f64::max) }
+        Self { value, reach, n: count, least, most: values.iter().copied().fold(most, f64::max) }
     }
 
     fn times(self, scale: f64) -> Self {
-        let Self { value, reach, least, most } = self;
+        let Self { value, reach, n, least, most } = self;
         Self {
             value: value * scale,
             reach: reach * scale,
+            n,
             least: least * scale,
             most: most * scale,
         }
@@ -70,9 +74,13 @@ impl<'a> Table<'a> {
 
     /// A table for each figure, then the claims.
     pub fn to_text(&self) -> String {
-        let n = self.sweep.replications;
-        let mut text =
-            format!("{}, {n} replications, mean ± 95 % confidence interval\n", self.sweep.title);
+        let replications = self.sweep.replications;
+        let mut text = match replications {
+            1 => format!("{}, 1 replication\n", self.sweep.title),
+            n => {
+                format!("{}, {n} replications, mean ± 95 % confidence interval\n", self.sweep.title)
+            }
+        };
         for (f, figure) in self.sweep.figures.iter().enumerate() {
             let _ = writeln!(text, "\n{}: {}, {}", figure.name, figure.title, figure.unit);
             let _ = write!(text, "{:>8}", "");
@@ -84,10 +92,14 @@ impl<'a> Table<'a> {
                 let _ = write!(text, "{x:>8}");
                 for c in 0..self.sweep.configurations.len() {
                     let mean = self.at(f, c, p);
-                    let shown = match mean.value.is_nan() {
-                        true => "-".into(),
-                        false => format!("{:.3} ±{:.3}", mean.value, mean.reach),
+                    let mut shown = match mean.n {
+                        0 => "-".into(),
+                        1 => format!("{:.3}", mean.value),
+                        _ => format!("{:.3} ±{:.3}", mean.value, mean.reach),
                     };
+                    if mean.n > 0 && (mean.n as u64) < replications {
+                        let _ = write!(shown, " n={}", mean.n);
+                    }
                     let _ = write!(text, " {shown:>20}");
                 }
                 text.push('\n');
@@ -107,9 +119,9 @@ impl<'a> Table<'a> {
     /// The same for programs, with the values of all replications.
     pub fn to_json(&self) -> String {
         let point = |f: usize, c: usize, p: usize| {
-            let Mean { value, reach, least, most } = self.at(f, c, p);
-            json!({"x": self.values.x[p], "mean": number(value), "reach": reach, "least": number(least),
-                   "most": number(most)})
+            let Mean { value, reach, n, least, most } = self.at(f, c, p);
+            json!({"x": self.values.x[p], "n": n, "mean": number(value), "reach": (n > 1).then_some(reach),
+                   "least": number(least), "most": number(most)})
         };
         let curves = |f: usize| -> Vec<Value> {
             let curve = |(c, name): (usize, &String)| {
@@ -118,7 +130,10 @@ impl<'a> Table<'a> {
             };
             self.sweep.configurations.iter().map(|c| &c.name).enumerate().map(curve).collect()
         };
-        let figure = |(f, figure): (usize, &Figure)| json!({"name": figure.name, "title": figure.title, "unit": figure.unit, "curves": curves(f)});
+        let figure = |(f, figure): (usize, &Figure)| {
+            let Figure { name, title, unit, .. } = figure;
+            json!({"name": name, "title": title, "unit": unit, "curves": curves(f)})
+        };
         let claim = |claim: &super::claims::Claim| {
             let (verdict, against) = claim.judge(self.sweep, self.values);
             json!({"figure": claim.figure, "text": claim.text, "verdict": word(verdict), "against": against})
@@ -233,7 +248,8 @@ mod tests {
         assert!((mean.value - 1.0).abs() < 1e-12);
         assert!((mean.reach - 2.5706 / 6.0_f64.sqrt()).abs() < 1e-3, "{mean:?}");
         assert!((mean.most - mean.least - 2.0 * half).abs() < 1e-12);
-        assert_eq!(Mean::of(&[3.0, f64::NAN]).reach, 0.0);
+        let one = Mean::of(&[3.0, f64::NAN]);
+        assert_eq!((one.n, one.reach), (1, 0.0));
         assert!(Mean::of(&[]).value.is_nan());
     }
 }
