@@ -159,8 +159,9 @@ pub fn play(mut movie: Movie, screen: Screen, wish: &Wish) -> Result<Played> {
         if let Some(reserved) = &reserved {
             eprintln!("onbeat-play: {}", reserved.text);
         }
-        // If one of them has died, the joins below tell.
-        let _ = (go.send(()), go_too.send(()));
+        // The display first, which waits for the other: in between, who tells them may wait for a CPU itself. If one of
+        // them has died, the joins below tell.
+        let _ = (go_too.send(()), go.send(()));
         let tally = display.join().map_err(|_| anyhow!("the display task has died"))?;
         let mut damage = decoder.join().map_err(|_| anyhow!("the decode task has died"))?;
         let reservations = reserved.map_or(Ok(Vec::new()), |r| r.release());
