@@ -8,11 +8,15 @@
 set -eu
 . /bin/scheduler
 how=$1
+# A fifth CPU is for interrupts.
+apart=
+[ "$(nproc)" -le 4 ] || apart="--interrupt-cpu 4"
+# shellcheck disable=SC2086 # two words
 case $how in
 eevdf | eevdf-nice5 | fifo) begin eevdf ;;
 # Best effort has a tenth of each CPU: servers of 5 ms in 50 ms, or a share.
-edf-hsb*) begin onbeat --policy "$how" ;;
-*) begin onbeat --policy "$how" --best-effort-share 10% ;;
+edf-hsb*) begin onbeat --policy "$how" $apart ;;
+*) begin onbeat --policy "$how" --best-effort-share 10% $apart ;;
 esac
 
 mkdir -p /sys/fs/cgroup/best-effort
