@@ -45,8 +45,6 @@ impl<E: Engine, S: System> Book<E, S> {
         let was = self.rooms[room].settings.clone();
         let is = self.wanted(&was, policy)?;
         let begin = Instant::now();
-        // Who has not been taken over waits for us: not for others' turns in between.
-        let _raised = Raised::now();
         let mut reservations = 0;
         if is.policy() != was.policy() {
             // The plan is to be one for the CPUs there are now.
@@ -197,6 +195,9 @@ impl<E: Engine, S: System> Book<E, S> {
         let failed = |e: anyhow::Error| {
             Problem(format!("the policy cannot be swapped: {e:#}"), "restart scx_onbeat".into())
         };
+        // Who has not been taken over waits for us: not for others' turns in between. Each step is short; all that
+        // takes long, such as to look through /proc, was done before, as those who run here wait meanwhile.
+        let _raised = Raised::now();
         let (rate, domains) = (self.rate(), is.domains());
         let anew = !(was.isolates() && is.isolates() && was.domains() == domains);
         domains.iter().try_for_each(|cpus| self.engine.regroup(*cpus)).map_err(failed)?;
