@@ -225,11 +225,17 @@ OB_INLINE void ob_windows_begin(ob_p ob, ob_server_p sv, u64 now)
 		ob_windows_enter(ob, sv, now, 0, now);
 }
 
-/* A window is over. */
+/* A window is over. What is left of a share that is due later has until then: only from then on, or
+ * from when it is used up, is the next one's window whole. */
 OB_INLINE void ob_windows_passed(ob_p ob, ob_server_p sv, u64 now)
 {
-	while (ob_windows_leave_at(sv) <= now && OB_LOOP)
+	while (ob_windows_leave_at(sv) <= now && OB_LOOP) {
+		if (sv->e > 0 && !sv->windows.starved && ob_windows_end(sv) > now) {
+			ob_due_set(ob, &sv->due, OB_DUE_WINDOW, ob_windows_end(sv));
+			return;
+		}
 		ob_windows_go(ob, sv, now);
+	}
 }
 
 /* Describes how `sv`, at the place of the first leg, is split. */

@@ -130,3 +130,22 @@ fn a_bonus_does_not_keep_a_split_reservation_on_a_cpu_beyond_its_share() {
         assert_eq!(ran(&events), [(0, 3.0, 13.0), (1, 13.0, 23.0)], "{server}");
     }
 }
+
+#[test]
+fn who_woke_late_in_a_window_has_all_of_its_budget_in_every_period_from_then_on() {
+    // Its cycles begin at 20 ms. It sleeps at once and wakes at 30 ms, for longer than the run lasts.
+    for (server, postponed) in
+        [("cbs", true), ("cbs", false), ("cbs-hard", true), ("cbs-hard", false)]
+    {
+        let busy = [20; 40];
+        let spans = ran(&play(server, postponed, [&busy, &busy, &[1, 2000]], &[20 * MS, 0]));
+        let had = |from: f64, to: f64| -> f64 {
+            spans.iter().map(|(_, a, b)| (b.min(to) - a.max(from)).max(0.0)).sum()
+        };
+        // No less than a budget in any two periods, and one in each on average.
+        for from in (30..900).step_by(30).map(f64::from) {
+            assert!(had(from, from + 60.0) >= 20.0, "{server} {postponed} from {from}: {spans:?}");
+        }
+        assert!(had(30.0, 930.0) >= 29.0 * 20.0, "{server} {postponed}: {spans:?}");
+    }
+}
