@@ -25,6 +25,14 @@ OB_INLINE void ob_others_advance(ob_p ob, ob_cpu_p c, u64 vtime)
 	ob_raise(&ob->vtime, vtime);
 }
 
+/* Where in virtual time `t`, which runs, is. */
+OB_INLINE u64 ob_others_stands(ob_p ob, ob_task_p t)
+{
+	u64 key = ob_among_key(ob, t);
+
+	return key < OB_OTHERS_APART ? key : t->vtime;
+}
+
 /* `t` begins to run on `c`. The time it had alone on an idle machine is no debt to those who come
  * later. */
 OB_INLINE void ob_others_begin(ob_p ob, ob_cpu_p c, ob_task_p t)
@@ -90,9 +98,9 @@ OB_INLINE u64 ob_others_vtime(ob_p ob, ob_task_p t, u64 now)
 	ob_task_p other = OB_READ(c->other);
 
 	if (first) {
-		at = ob_min(first->key, ((ob_task_p)first)->at);
+		at = ob_min(ob_others_where(first), ((ob_task_p)first)->at);
 		mean = ob->origin + (u64)(ob->ahead / (s64)ob->parts);
-		mean = ob_min(ob_min(mean, served), first->key + ob->slice);
+		mean = ob_min(ob_min(mean, served), ob_others_where(first) + ob->slice);
 		return mean + ob->slice < at ? at - ob->slice : mean;
 	}
 	if (other && !other->server)
@@ -229,7 +237,7 @@ OB_FN void ob_others_put(ob_p ob OB_ARG, ob_task_p t OB_ARG, u64 from)
 	u64 here = t->cpus & OB_BIT(t->cpu);
 	/* Those that it took turns with: time may pass slower for others, that wait elsewhere. */
 	ob_node_p first = ob_tree_first(&ob->best_effort, here ? here : t->cpus);
-	u64 most = first ? first->key + ob_virtual(t, OB_OTHERS_LEAD) : OB_NEVER;
+	u64 most = first ? ob_others_where(first) + ob_virtual(t, OB_OTHERS_LEAD) : OB_NEVER;
 
 	ob_among_place(ob, t, most, from);
 	t->placed = (u8)ob->others;
@@ -258,7 +266,7 @@ OB_INLINE void ob_others_remove(ob_p ob, ob_task_p t, u64 now)
 	ob_others_subtract(ob, t);
 	/* The order has changed since it was put there (ob_reorder). */
 	if (t->placed != ob->others)
-		t->vtime = ob_min(t->vtime, t->node.key);
+		t->vtime = ob_min(t->vtime, ob_others_where(&t->node));
 	else
 		ob_among_taken(ob, t);
 	if (!cpus)

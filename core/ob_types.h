@@ -48,13 +48,18 @@ struct ob_task {
 	struct ob_server OB_ARENA *home;   /* whose thread it is while shut out of server's CPUs */
 	struct ob_task OB_ARENA *next;     /* in the server's list of waiting threads */
 	struct ob_task OB_ARENA *prev;
-	u64 cpus;    /* affinity */
-	u64 weight;  /* OB_WEIGHT is nice 0 */
-	u64 vtime;   /* best-effort service received, weighted */
-	u64 burst;   /* CPU time it uses from waking to sleeping, as best effort; a guess, ns */
-	u64 used;    /* CPU time used since it woke, as best effort, ns */
-	u64 due;     /* BeRate: its deadline, virtual time, ... */
-	u64 expires; /* ... which holds until `used` is that; 0: none yet */
+	u64 cpus;     /* affinity */
+	u64 weight;   /* OB_WEIGHT is nice 0 */
+	u64 vtime;    /* best-effort service received, weighted */
+	u64 burst;    /* CPU time it uses from waking to sleeping, as best effort; a guess, ns */
+	u64 used;     /* CPU time used since it woke, as best effort, ns */
+	u64 due;      /* BeRate: its deadline, virtual time, ... */
+	u64 expires;  /* ... which holds until `used` is that; 0: none yet */
+	u64 beat;     /* BEST: when it last woke for a job, ... */
+	u64 interval; /* ... the average time between such, ns, 0: not known; ... */
+	u64 varies;   /* ... by how much that varies; ... */
+	u64 beats;    /* ... its key, if it is taken to beat, else 0, ... */
+	u64 until;    /* ... while `used` is less; 0: not known since it woke */
 	u64 turn; /* service in its present turn among its siblings, without what it now gets, ns */
 	/* The shell's own: what it needs to find the thread again, the reservation the thread is to
 	 * join, and the thread's CPU time when it began to run. */
@@ -80,6 +85,7 @@ struct ob_task {
 	u8 leaves;
 	u8 listed;
 	u8 gone;
+	u8 heard;  /* BEST: wake-ups by which its rhythm is judged, at most OB_BEST_KNOWN */
 	u8 placed; /* which order of best effort has put it where it waits or last waited */
 };
 

@@ -17,6 +17,15 @@
 #define OB_OTHERS_ROUND 5000000000ULL
 #define OB_OTHERS_TURN_LEAST 20000ULL
 
+/* Keys from here on are no virtual times: where who waits is in virtual time says its `at`. */
+#define OB_OTHERS_APART (1ULL << 61)
+
+/* Where in virtual time `n` waits, or stands by its key. */
+OB_INLINE u64 ob_others_where(ob_node_p n)
+{
+	return n->key < OB_OTHERS_APART ? n->key : ((ob_task_p)n)->at;
+}
+
 /* Virtual time for `ran` ns of service. */
 OB_INLINE u64 ob_virtual(ob_task_p t, u64 ran)
 {

@@ -62,12 +62,12 @@ OB_INLINE u64 ob_fair_key(ob_p ob, ob_task_p t)
 
 OB_INLINE u64 ob_fair_beats(ob_p ob, ob_task_p t, ob_task_p other, u64 ran)
 {
-	return other->vtime + ob_virtual(other, ran) > t->node.key + OB_WAKE_GRAIN;
+	return other->vtime + ob_virtual(other, ran) > t->at + OB_WAKE_GRAIN;
 }
 
 OB_INLINE u64 ob_fair_passes(ob_p ob, ob_cpu_p c, ob_task_p other, ob_task_p t)
 {
-	u64 key = t->node.key, left = key + OB_WAKE_GRAIN - ob_min(other->vtime, key);
+	u64 at = t->at, left = at + OB_WAKE_GRAIN - ob_min(other->vtime, at);
 
 	return c->started + ob_max(left * other->weight / OB_WEIGHT, OB_WAKE_GRAIN);
 }

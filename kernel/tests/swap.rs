@@ -170,7 +170,7 @@ fn in_the_guest() {
         swaps += swap(&mut ask, "default", fixed[below(fixed.len())].name);
         swaps += swap(&mut ask, "b", any[below(any.len())].name);
         if turn % 3 == 0 {
-            let order = ["fair", "berate"][turn / 3 % 2];
+            let order = ["fair", "berate", "best"][turn / 3 % 3];
             ask.ask(&Request::Reorder { order: order.into() }).unwrap();
         }
         std::thread::sleep(Duration::from_micros(500 + below(12_000) as u64));

@@ -4,78 +4,10 @@
 
 mod common;
 
+use common::rhythm::{MS, Periodic, SECOND, US, core, had_by_a_liar, late, late_of_one, times};
 use common::shell::{Part, endless, play};
-use onbeat_core::ffi;
-use onbeat_model::event::{Event, EventKind};
 use onbeat_model::others::Others;
-use onbeat_model::taskset::Overheads;
-use onbeat_sim::{Core, Detail, Engine, Load, NICE_0, NOBODY};
-
-const US: u64 = 1_000;
-const MS: u64 = 1_000_000;
-const SECOND: u64 = 1_000 * MS;
-/// Jobs in which it becomes known what a thread needs.
-const UNKNOWN: u64 = 10;
-
-fn core(order: Others, cpus: u32, weights: &[u64]) -> Core {
-    let mut core = Core::new(cpus, 1, 50, MS, weights.len(), 1 << 14);
-    core.among_others(order.number());
-    let all = (1 << cpus) - 1;
-    weights.iter().enumerate().for_each(|(i, weight)| core.init_task(i, all, *weight));
-    core
-}
-
-/// A periodic thread: period, and execution times of its jobs, ns. Its deadline is the period.
-struct Periodic {
-    first: u64,
-    period: u64,
-    times: Vec<u64>,
-}
-
-/// Jobs that vary as frames do, evenly between `least` and `most` thousandths of `mean`.
-fn times(jobs: u64, mean: u64, least: u64, most: u64) -> Vec<u64> {
-    let mut random = 88172645463325252u64;
-    let mut next = || {
-        random ^= random << 13;
-        random ^= random >> 7;
-        random ^= random << 17;
-        mean * (least + random % (most - least + 1)) / 1000
-    };
-    (0..jobs).map(|_| next()).collect()
-}
-
-/// The part of the jobs of each periodic thread that are late on `cpus` CPUs beside loops of these weights.
-fn late(order: Others, cpus: u32, periodic: &[Periodic], loops: &[u64]) -> Vec<f64> {
-    let weights: Vec<u64> = periodic.iter().map(|_| NICE_0).chain(loops.iter().copied()).collect();
-    let load = |p: &Periodic| Load::Jobs {
-        first: p.first,
-        period: p.period,
-        delays: Vec::new(),
-        deadline: p.period,
-        times: p.times.clone(),
-        marks: false,
-    };
-    let loads = periodic.iter().map(load).chain(loops.iter().map(|_| Load::Endless)).collect();
-    let core = core(order, cpus, &weights);
-    let mut engine = Engine::new(core, cpus, loads, Overheads::default(), Detail::Jobs);
-    engine.run(0, 1000 * SECOND);
-    let events = engine.finish();
-    let rate = |(i, p): (usize, &Periodic)| {
-        let done = |e: &&Event| e.kind() == Some(EventKind::Complete) && e.task as usize == i;
-        let known = |e: &&Event| e.a >= UNKNOWN;
-        let due = |job: u64| p.first + (job + 1) * p.period;
-        let on_time =
-            events.iter().filter(done).filter(known).filter(|e| e.time <= due(e.a)).count();
-        1.0 - on_time as f64 / (p.times.len() as u64 - UNKNOWN) as f64
-    };
-    periodic.iter().enumerate().map(rate).collect()
-}
-
-/// The same of one thread that needs `permille` of a CPU, in jobs that vary by a tenth of that, on one CPU.
-fn late_of_one(order: Others, period: u64, permille: u64, loops: &[u64]) -> f64 {
-    let times = times(2000, period * permille / 1000, 900, 1100);
-    late(order, 1, &[Periodic { first: 333 * US, period, times }], loops)[0]
-}
+use onbeat_sim::NICE_0;
 
 /// Its part beside so many loops is more than a quarter.
 #[test]
@@ -194,54 +126,6 @@ fn nobody_starves_among_500() {
     assert!(got.iter().all(|g| g.had > 0));
 }
 
-/// What a thread of one CPU had in each of 9 seconds, beside three loops, that runs for the next of `works` and sleeps
-/// for the next of `pauses`, again and again, us.
-fn had_by_a_liar(works: &[u64], pauses: &[u64]) -> Vec<u64> {
-    let mut core = core(Others::Berate, 1, &[NICE_0; 4]);
-    (0..4).for_each(|i| core.ready(i, 0));
-    let (mut now, mut runs, mut wake) = (0, NOBODY, u64::MAX);
-    let (mut step, mut left, mut had) = (0, works[0] * US, vec![0; 10]);
-    while now < 10 * SECOND {
-        if wake <= now {
-            core.ready(0, now);
-            wake = u64::MAX;
-        }
-        if core.timer(0) <= now {
-            core.tick(0, now);
-        }
-        let _ = core.take_kick();
-        let next = core.pick(0, runs, now);
-        if next != runs {
-            if runs != NOBODY {
-                core.stop(0, ffi::OB_STOP_PREEMPTED, now);
-                core.ready(runs, now);
-            }
-            core.run(0, next, now);
-            runs = next;
-        }
-        let mut then = core.timer(0).max(now + 1).min(now + 4 * MS).min(wake.max(now + 1));
-        if runs == 0 {
-            then = then.min(now + left);
-        }
-        core.charge(runs, then - now);
-        if runs == 0 {
-            had[(now / SECOND) as usize] += then - now;
-            left -= then - now;
-        }
-        now = then;
-        if runs == 0 && left == 0 {
-            core.stop(0, ffi::OB_STOP_SLEPT, now);
-            core.sleep(0, now);
-            wake = now + pauses[step % pauses.len()] * US;
-            step += 1;
-            left = works[step % works.len()] * US;
-            runs = NOBODY;
-        }
-    }
-    had.truncate(9);
-    had.split_off(1)
-}
-
 /// Beside three loops a quarter of a second is its part. More than that a thread may have once, by the paper's rule
 /// and ours: the slice that it begins behind the others, and what it gets by one deadline before that expires, which
 /// is twice what it used to need, or a slice.
@@ -258,7 +142,7 @@ fn a_thread_that_looks_periodic_has_no_more_in_a_second_than_its_part_and_one_ex
         (vec![100, 100, 100, 100, 400_000], vec![5_000, 5_000, 5_000, 5_000, 300_000]),
     ] {
         let most_burst = works.iter().max().unwrap().min(&50_000) * US;
-        let had = had_by_a_liar(&works, &pauses);
+        let had = had_by_a_liar(Others::Berate, &works, &pauses);
         let most = 250 * MS + 4 * MS + (2 * most_burst).max(4 * MS);
         assert!(had.iter().all(|had| *had <= most), "{works:?}, {pauses:?}: {had:?} ns");
         // Over time there is nothing to be gained.

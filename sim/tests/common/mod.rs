@@ -5,6 +5,7 @@
 
 pub mod oracle;
 pub mod replay;
+pub mod rhythm;
 pub mod scene;
 pub mod shell;
 

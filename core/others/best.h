@@ -1,0 +1,180 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * BEST: Banachowski and Brandt, "The BEST scheduler for integrated processing of best-effort and
+ * soft real-time processes", MMCN 2002. Nobody says which threads are periodic. One that wakes at
+ * steady intervals is taken to be, and to have to be done when it would wake next: a period after
+ * it woke. Those go first, the earliest deadline first, and all others as under `fair`. It knows
+ * nothing of fairness among those that beat, nor of nice: a thread that beats and computes for most
+ * of its period has most of a CPU, and others may have nothing but what patience gives them
+ * (ob_others.h). docs/decisions.md says in what it differs from the paper.
+ */
+#ifndef OB_OTHERS_BEST_H
+#define OB_OTHERS_BEST_H
+
+#include "fair.h"
+
+/* Keys: of those that beat, their deadlines; of the others, virtual times. Both begin beyond
+ * OB_OTHERS_APART, so that neither is taken for a plain virtual time. */
+#define OB_BEST_BEATS OB_OTHERS_APART
+#define OB_BEST_FAIR (OB_OTHERS_APART << 1)
+
+/* Rhythms are looked for within these, ns. */
+#define OB_BEST_LEAST 2000000ULL
+#define OB_BEST_MOST 2000000000ULL
+
+/* After so many wake-ups it is known whether a thread beats. From the second on it is presumed to,
+ * with this deadline and for so much CPU time, ns: who needs more than its part would else never be
+ * done, nor sleep, and not be known by its sleep. */
+#define OB_BEST_KNOWN 8
+#define OB_BEST_GUESS 100000000ULL
+#define OB_BEST_TRIAL 50000000ULL
+
+/* So much, ns, one that beats may use without sleeping, as it is late. */
+#define OB_BEST_BEHIND 1000000000ULL
+
+/* `t` woke at `now`: its interval counts in the averages of intervals and of by how much they vary.
+ * Of one that is known, an interval that is much shorter is a part of the same job, which waited
+ * for something. Of one that is not, an interval that is quite another says that it began before it
+ * had a rhythm; and after a long sleep nothing is known. */
+OB_INLINE void ob_best_hear(ob_task_p t, u64 now)
+{
+	u64 interval = now - t->beat, off;
+	int learns = t->heard < OB_BEST_KNOWN;
+
+	if (!learns && interval < t->interval / 4)
+		return;
+	t->beat = now;
+	off = interval > t->interval ? interval - t->interval : t->interval - interval;
+	if (interval > OB_BEST_MOST) {
+		t->interval = 0;
+		t->heard = 1;
+		return;
+	}
+	t->heard += learns;
+	if (learns && 3 * off > t->interval) {
+		t->interval = interval;
+		t->varies = interval;
+		return;
+	}
+	t->varies = (3 * t->varies + off) / 4;
+	t->interval = (3 * t->interval + interval) / 4;
+}
+
+/* Whether its intervals vary by less than a quarter. */
+OB_INLINE int ob_best_steady(ob_task_p t)
+{
+	return t->interval >= OB_BEST_LEAST && 4 * t->varies <= t->interval;
+}
+
+/* `t` woke at `now`. (These words are BEST's own: what an order keeps in others may be read by the
+ * next one, for a thread that runs, ob_swap.h.) */
+OB_FN void ob_best_woke(ob_p ob OB_ARG, ob_task_p t OB_ARG, u64 now)
+{
+	ob_best_hear(t, now);
+	t->beats = 0;
+	t->until = OB_NEVER;
+	if (t->kernel)
+		return;
+	if (ob_best_steady(t)) {
+		t->beats = OB_BEST_BEATS + t->beat + t->interval;
+		t->until = t->used + t->interval;
+	} else if (t->heard > 1 && t->heard < OB_BEST_KNOWN) {
+		t->beats = OB_BEST_BEATS + t->beat + OB_BEST_GUESS;
+		t->until = t->used + OB_BEST_TRIAL;
+	}
+}
+
+/* `t` has used as much as there is between two beats: its next job has come, for it is late; or it
+ * is bound by the CPU, this time. */
+OB_FN void ob_best_goes_on(ob_task_p t OB_ARG)
+{
+	if (!ob_best_steady(t) || t->used >= OB_BEST_BEHIND) {
+		t->beats = 0;
+		t->until = OB_NEVER;
+		return;
+	}
+	t->beats += t->interval;
+	t->until += t->interval;
+}
+
+OB_FN void ob_best_place(ob_p ob OB_ARG, ob_task_p t OB_ARG, u64 most, u64 from)
+{
+	ob_fair_place(ob, t, most, from);
+	/* It may be here from a reservation, awake. */
+	if (from != OB_NEVER || !t->until)
+		ob_best_woke(ob, t, ~t->node.over);
+	t->notable |= !!t->beats;
+	t->node.key = t->beats ?: OB_BEST_FAIR + t->at;
+}
+
+OB_INLINE void ob_best_taken(ob_p ob, ob_task_p t)
+{
+	t->vtime = t->at;
+}
+
+OB_FN void ob_best_begin(ob_p ob OB_ARG, ob_cpu_p c OB_ARG, ob_task_p t OB_ARG)
+{
+	ob_fair_begin(ob, c, t);
+	if (!t->until)
+		ob_best_woke(ob, t, c->started);
+}
+
+OB_FN void ob_best_ran(ob_p ob OB_ARG, ob_task_p t OB_ARG, u64 ran)
+{
+	ob_fair_ran(ob, t, ran);
+	if (t->used >= t->until)
+		ob_best_goes_on(t);
+}
+
+OB_FN void ob_best_slept(ob_p ob OB_ARG, ob_task_p t OB_ARG)
+{
+	/* Jobs may be longer than a slice. */
+	t->burst = (t->burst + ob_min(t->used, OB_BEST_MOST)) / 2;
+	t->used = 0;
+	t->until = 0;
+	t->beats = 0;
+}
+
+OB_INLINE u64 ob_best_key(ob_p ob, ob_task_p t)
+{
+	return t->beats ?: OB_BEST_FAIR + t->vtime;
+}
+
+/* What `other`, which has run for `ran`, may use until it is taken to be bound by the CPU; 0: it
+ * is. */
+OB_INLINE u64 ob_best_left(ob_task_p other, u64 ran)
+{
+	u64 used = other->used + ran;
+
+	return other->beats && used < other->until ? other->until - used : 0;
+}
+
+OB_INLINE u64 ob_best_beats(ob_p ob, ob_task_p t, ob_task_p other, u64 ran)
+{
+	u64 left = ob_best_left(other, ran);
+
+	if (t->node.key < OB_BEST_FAIR)
+		return !left || t->node.key < other->beats;
+	return !left && ob_fair_beats(ob, t, other, ran);
+}
+
+OB_INLINE u64 ob_best_passes(ob_p ob, ob_cpu_p c, ob_task_p other, ob_task_p t)
+{
+	u64 left = ob_best_left(other, 0), at = c->started + ob_max(left, OB_WAKE_GRAIN);
+
+	if (left || t->node.key < OB_BEST_FAIR)
+		return at;
+	return ob_fair_passes(ob, c, other, t);
+}
+
+OB_INLINE u64 ob_best_look(ob_p ob, ob_cpu_p c, ob_task_p other, ob_task_p first)
+{
+	u64 left = ob_best_left(other, 0);
+
+	if (!left && first->node.key >= OB_BEST_FAIR)
+		return ob_fair_look(ob, c, other, first);
+	/* By then it may beat no more. */
+	return c->started + ob_max(ob_min(left, ob->slice), 2 * OB_WAKE_GRAIN);
+}
+
+#endif
