@@ -32,6 +32,15 @@ OB_INLINE void ob_berate_ask(ob_task_p t, u64 use, u64 most)
 	t->expires = t->used + most;
 }
 
+/* How far away the deadline is of who is bound by the CPU and has turns of `turn` ns. In the paper
+ * it has used its quantum then, some 50 ms, which is scaled by weight: an epoch passes for all. Who
+ * sleeps earlier goes first, which a deadline as near as a slice would not allow: it would wait
+ * until nothing of its part is left but what it needs on average. Nor is it so in a crowd. */
+OB_INLINE u64 ob_berate_far(ob_p ob, ob_task_p t, u64 turn)
+{
+	return turn < ob->slice ? ob_berate_virtual(t, turn) : OB_BERATE_MOST;
+}
+
 /* `t` has woken. Its jobs vary: up to twice as much is done by the same deadline, where turns need
  * not be shorter. */
 OB_INLINE void ob_berate_woke(ob_p ob, ob_task_p t, u64 turn)
@@ -48,6 +57,8 @@ OB_INLINE void ob_berate_place(ob_p ob, ob_task_p t, u64 most, u64 from)
 {
 	u64 credit = t->told ? ob->slice / 2 : ob->slice;
 
+	/* The first who waits may stand so far before its deadline. */
+	most += most < OB_NEVER - OB_BERATE_MOST ? OB_BERATE_MOST : 0;
 	if (from != OB_NEVER)
 		t->vtime = ob_max(ob_min(t->vtime, most), from - ob_min(credit, from));
 	/* It may be here from a reservation, awake. */
@@ -67,12 +78,15 @@ OB_INLINE void ob_berate_taken(ob_p ob, ob_task_p t)
 	t->due = t->node.key;
 }
 
-/* Who waited may be as far behind as what it asked for is long. Who did not, as nobody else did,
- * has no deadline yet. */
+/* Who waited may be as far behind as what it asked for is long; who is bound by the CPU twice as
+ * far, for others run on past their deadlines until these expire. Who did not wait, as nobody else
+ * did, has no deadline yet. */
 OB_INLINE void ob_berate_begin(ob_p ob, ob_cpu_p c, ob_task_p t)
 {
-	u64 lag = ob_berate_virtual(t, ob_max(t->burst, ob->slice)) + ob->slice;
+	u64 asked = t->expires && t->due > t->vtime ? t->due - t->vtime : 0;
+	u64 lag = ob_berate_virtual(t, ob_max(t->burst, ob->slice));
 
+	lag = ob_max(lag, asked > OB_BERATE_MOST / 2 ? 2 * asked : asked) + ob->slice;
 	if (t->vtime + lag < c->vtime) {
 		t->due += c->vtime - ob->slice - t->vtime;
 		t->vtime = c->vtime - ob->slice;
@@ -98,7 +112,8 @@ OB_FN void ob_berate_ran(ob_p ob OB_ARG, ob_task_p t OB_ARG, u64 ran)
 	if (!ob_berate_expires(t, 0))
 		return;
 	turn = ob_berate_turn(ob);
-	ob_berate_ask(t, turn, turn);
+	t->due = t->vtime + ob_berate_far(ob, t, turn);
+	t->expires = t->used + turn;
 }
 
 OB_INLINE void ob_berate_slept(ob_p ob, ob_task_p t)
@@ -119,7 +134,7 @@ OB_INLINE u64 ob_berate_key(ob_p ob, ob_task_p t)
 /* Its key once its deadline has expired, `ran` ns from now. */
 OB_INLINE u64 ob_berate_renewed(ob_p ob, ob_task_p t, u64 ran)
 {
-	return t->vtime + ob_berate_virtual(t, ran + ob->slice);
+	return t->vtime + ob_berate_virtual(t, ran) + ob_berate_far(ob, t, ob_berate_turn(ob));
 }
 
 /* By what `t` goes before whom it takes the CPU from: messages that come one by one are best read
