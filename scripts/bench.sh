@@ -215,9 +215,9 @@ srt() {
         # shellcheck disable=SC2046 # two words or none
         lab --cpus 1 $(peer "$scheduler") --program "$bin/onbeat-srt" --program "$bin/onbeat-work" \
             --program "$(command -v nice)" --file scripts/bench/srt.sh:/bin/srt -- \
-            sh /bin/srt "$scheduler" 10 | sed "s/^/$scheduler /"
+            sh /bin/srt "$scheduler" 30 | sed "s/^/$scheduler /"
     done >"$out/srt"
-    echo "Videos that reserve nothing: jobs late in 10 s, per cent; CPU-bound processes beside them: CPUs"
+    echo "Videos that reserve nothing: jobs late in 30 s, per cent; CPU-bound processes beside them: CPUs"
     awk -v names="$schedulers" '
         { key = $2 " " $3; if (!(key in seen)) { order[++n] = key; seen[key] = 1 } }
         { value[key " " $1] = $3 == "bound" ? $4 : sprintf("%.1f %%", 100 * $5 / $4) }
