@@ -32,15 +32,6 @@ OB_INLINE void ob_berate_ask(ob_task_p t, u64 use, u64 most)
 	t->expires = t->used + most;
 }
 
-/* How far away the deadline is of who is bound by the CPU and has turns of `turn` ns. In the paper
- * it has used its quantum then, some 50 ms, which is scaled by weight: an epoch passes for all. Who
- * sleeps earlier goes first, which a deadline as near as a slice would not allow: it would wait
- * until nothing of its part is left but what it needs on average. Nor is it so in a crowd. */
-OB_INLINE u64 ob_berate_far(ob_p ob, ob_task_p t, u64 turn)
-{
-	return turn < ob->slice ? ob_berate_virtual(t, turn) : OB_BERATE_MOST;
-}
-
 /* `t` has woken. Its jobs vary: up to twice as much is done by the same deadline, where turns need
  * not be shorter. */
 OB_INLINE void ob_berate_woke(ob_p ob, ob_task_p t, u64 turn)
@@ -102,7 +93,10 @@ OB_INLINE int ob_berate_expires(ob_task_p t, u64 ran)
 	return t->used + ran + OB_WAKE_GRAIN >= t->expires;
 }
 
-/* Who goes on past its deadline's expiration is bound by the CPU: a slice, and so on. */
+/* Who goes on past its deadline's expiration is bound by the CPU: a slice, and so on. In the paper
+ * its deadline is an epoch away, in which it has its quantum, some 50 ms, scaled by weight. With
+ * one as near as a slice, who sleeps earlier than that would wait until nothing of its part is left
+ * but what it needs on average. In a crowd deadlines say whose turn it is. */
 OB_FN void ob_berate_ran(ob_p ob OB_ARG, ob_task_p t OB_ARG, u64 ran)
 {
 	u64 turn;
@@ -112,8 +106,9 @@ OB_FN void ob_berate_ran(ob_p ob OB_ARG, ob_task_p t OB_ARG, u64 ran)
 	if (!ob_berate_expires(t, 0))
 		return;
 	turn = ob_berate_turn(ob);
-	t->due = t->vtime + ob_berate_far(ob, t, turn);
-	t->expires = t->used + turn;
+	ob_berate_ask(t, turn, turn);
+	if (turn == ob->slice)
+		t->due = t->vtime + OB_BERATE_MOST;
 }
 
 OB_INLINE void ob_berate_slept(ob_p ob, ob_task_p t)
@@ -131,10 +126,10 @@ OB_INLINE u64 ob_berate_key(ob_p ob, ob_task_p t)
 	return t->expires ? t->due : t->vtime;
 }
 
-/* Its key once its deadline has expired, `ran` ns from now. */
+/* Its key once its deadline has expired, `ran` ns from now; in a crowd it is less. */
 OB_INLINE u64 ob_berate_renewed(ob_p ob, ob_task_p t, u64 ran)
 {
-	return t->vtime + ob_berate_virtual(t, ran) + ob_berate_far(ob, t, ob_berate_turn(ob));
+	return t->vtime + ob_berate_virtual(t, ran) + OB_BERATE_MOST;
 }
 
 /* By what `t` goes before whom it takes the CPU from: messages that come one by one are best read
