@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 # Measures what Onbeat costs; tables on stdout, everything measured in results/bench.
 #
-#   bench.sh [sim|loads|latency|fairness|costs|sweeps|frames|videos]...     all of them when none is given
+#   bench.sh [sim|loads|latency|fairness|costs|sweeps|frames|videos|srt]...     all of them when none is given
 #
 #   sim    jobs a second of CPU time in the simulator, 24 tasks on 4 CPUs: the command as a whole (events kept, metrics
 #          made, table printed), and the simulator alone
@@ -14,9 +14,10 @@
 #   sweeps three figures of 20,000 task sets each through all their tests, in seconds
 #   frames CPU time of a decoded frame under SCHED_DEADLINE and Onbeat, on one CPU of the lab
 #   videos six movies of the pool, decoded and shown beside best effort on 4 CPUs of the lab (docs/kenna.md)
+#   srt    soft real-time work that reserves nothing, beside CPU-bound processes on one CPU of the lab (docs/srt.md)
 set -eu
 cd "$(dirname "$0")/.."
-[ $# -gt 0 ] || set -- sim loads latency fairness costs sweeps frames videos
+[ $# -gt 0 ] || set -- sim loads latency fairness costs sweeps frames videos srt
 out=results/bench
 mkdir -p "$out"
 bin=target/release
@@ -206,11 +207,38 @@ videos() {
     done
 }
 
+srt() {
+    scripts/fetch-peers.sh flash bpfland
+    schedulers="eevdf flash bpfland fair berate"
+    for scheduler in $schedulers; do
+        echo "bench: soft real-time work under $scheduler" >&2
+        # shellcheck disable=SC2046 # two words or none
+        lab --cpus 1 $(peer "$scheduler") --program "$bin/onbeat-srt" --program "$bin/onbeat-work" \
+            --program "$(command -v nice)" --file scripts/bench/srt.sh:/bin/srt -- \
+            sh /bin/srt "$scheduler" 30 | sed "s/^/$scheduler /"
+    done >"$out/srt"
+    echo "Videos that reserve nothing: jobs late in 30 s, per cent; CPU-bound processes beside them: CPUs"
+    awk -v names="$schedulers" '
+        { key = $2 " " $3; if (!(key in seen)) { order[++n] = key; seen[key] = 1 } }
+        { value[key " " $1] = $3 == "bound" ? $4 : sprintf("%.1f %%", 100 * $5 / $4) }
+        END {
+            count = split(names, name)
+            printf "%-10s", ""
+            for (i = 1; i <= count; i++) printf " %9s", name[i]
+            print ""
+            for (k = 1; k <= n; k++) {
+                printf "%-10s", order[k]
+                for (i = 1; i <= count; i++) printf " %9s", value[order[k] " " name[i]]
+                print ""
+            }
+        }' "$out/srt"
+}
+
 for part in "$@"; do
     case $part in
-    sim | loads | latency | fairness | costs | sweeps | frames | videos) "$part" ;;
+    sim | loads | latency | fairness | costs | sweeps | frames | videos | srt) "$part" ;;
     *)
-        parts="sim, loads, latency, fairness, costs, sweeps, frames, videos"
+        parts="sim, loads, latency, fairness, costs, sweeps, frames, videos, srt"
         echo "bench: there is no part '$part'; choose from $parts" >&2
         exit 2
         ;;

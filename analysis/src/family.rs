@@ -157,6 +157,7 @@ impl Family {
                 count: BEST_EFFORT,
                 nice: 0,
                 order: Others::default(),
+                baseline: None,
                 servers: None,
                 group: None,
                 generators: None,

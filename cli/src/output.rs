@@ -67,14 +67,7 @@ impl Outputs {
 
     /// Where the trace of a policy goes, if traces are wanted.
     pub fn trace_of(&self, policy: &str, several: bool) -> Option<PathBuf> {
-        let file = self.trace.as_ref()?;
-        if !several {
-            return Some(file.clone());
-        }
-        let policy = policy.replace(':', "-");
-        let stem = file.file_stem().unwrap_or_default().to_string_lossy();
-        let suffix = file.extension().map(|s| format!(".{}", s.to_string_lossy()));
-        Some(file.with_file_name(format!("{stem}.{policy}{}", suffix.unwrap_or_default())))
+        self.trace.as_ref().map(|file| file_of(file, policy, several))
     }
 
     /// Prints the results and writes the page. `folder` is the task set's, where claims may lie.
@@ -99,6 +92,17 @@ impl Outputs {
         });
         printed.and(written)
     }
+}
+
+/// Where what concerns one policy of `several` goes: `file`, or one beside it.
+pub fn file_of(file: &Path, policy: &str, several: bool) -> PathBuf {
+    if !several {
+        return file.to_owned();
+    }
+    let policy = policy.replace(':', "-");
+    let stem = file.file_stem().unwrap_or_default().to_string_lossy();
+    let suffix = file.extension().map(|s| format!(".{}", s.to_string_lossy()));
+    file.with_file_name(format!("{stem}.{policy}{}", suffix.unwrap_or_default()))
 }
 
 /// Finds out before the work that no output would overwrite an input or another output.

@@ -8,7 +8,7 @@ use anyhow::Result;
 use clap::Args;
 
 use crate::output::print;
-use onbeat_model::others::Others;
+use onbeat_model::others::{Linux24, Others};
 use onbeat_model::policy::{self, ALIASES, BASELINES, CORE, DEFAULT, Order, Server};
 use serde::Serialize;
 
@@ -92,6 +92,9 @@ pub fn run(options: &Options) -> Result<ExitCode> {
     );
     for order in Others::ALL {
         let _ = writeln!(text, "  {:16}  {}", order.name(), order.about());
+    }
+    for old in Linux24::ALL {
+        let _ = writeln!(text, "  {:16}  {}", old.name(), old.about());
     }
     let _ = writeln!(text, "To compare with (lab only):");
     for line in lines.iter().filter(|l| l.kind == "baseline") {

@@ -1,16 +1,19 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! `onbeat sim`: a task set in the simulator.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::str::FromStr;
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 use clap::Args;
 use onbeat_model::policy::{CorePolicy, Policy};
 use onbeat_model::rank::Rank;
-use onbeat_model::run::{Platform, World};
+use onbeat_model::run::{Platform, Run, World};
 use onbeat_model::taskset::TaskSet;
+use onbeat_model::units::parse_duration;
 use onbeat_report::Outcome;
+use onbeat_report::plot::progress;
 use onbeat_sim::{SimError, figures};
 
 use crate::output::{self, Outputs, folder_of};
@@ -28,8 +31,36 @@ pub struct Options {
     /// A policy to simulate instead of the file's list (repeatable)
     #[arg(long = "policy", value_name = "P")]
     policies: Vec<Policy>,
+    /// Serve what reserves nothing in this order in place of the file's (`onbeat policies`)
+    #[arg(long, value_name = "ORDER")]
+    best_effort: Option<String>,
+    /// Draw the CPU time of each task over time; with several policies one file for each
+    #[arg(long, value_name = "FILE.svg")]
+    progress: Option<PathBuf>,
+    /// From when until when, such as 10s..12s
+    #[arg(long, value_name = "FROM..TO", default_value = "0s..2s", requires = "progress")]
+    progress_time: Span,
     #[command(flatten)]
     outputs: Outputs,
+}
+
+/// Two times, the later one last, ns.
+#[derive(Debug, Clone, Copy)]
+struct Span {
+    from: u64,
+    until: u64,
+}
+
+impl FromStr for Span {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let wrong = || format!("\"{text}\" is no FROM..TO; write for example 10s..12s");
+        let (from, until) = text.split_once("..").ok_or_else(wrong)?;
+        let time = |text| parse_duration(text).map_err(|e| e.to_string());
+        let span = Self { from: time(from)?, until: time(until)? };
+        if span.from < span.until { Ok(span) } else { Err(wrong()) }
+    }
 }
 
 /// Carries out the verb.
@@ -37,15 +68,25 @@ pub struct Options {
 /// # Errors
 /// The file is bad, nothing in it can be simulated, or the results cannot be written.
 pub fn run(options: &Options) -> Result<ExitCode> {
-    let set = TaskSet::load(&options.file)?;
+    let mut set = TaskSet::load(&options.file)?;
+    if let Some(order) = &options.best_effort {
+        set.serve_others_by(order).map_err(|why| anyhow!("--best-effort: {why}"))?;
+    }
     let policies = choose(&set, &options.policies)?;
     let outputs = &options.outputs;
     let names: Vec<String> = policies.iter().map(|p| p.name.to_owned()).collect();
     outputs.check(&options.file, &names)?;
+    let several = policies.len() > 1;
+    let pictures = names.iter().filter_map(|name| options.picture_of(name, several));
+    pictures.collect::<Vec<_>>().iter().try_for_each(|file| output::check(file))?;
     let mut failed = None;
-    let results = simulate(&set, &policies, outputs.trace.is_some(), |run| {
-        if let Some(file) = outputs.trace_of(&run.policy, policies.len() > 1) {
+    let traced = outputs.trace.is_some() || options.progress.is_some();
+    let results = simulate(&set, &policies, traced, |run| {
+        if let Some(file) = outputs.trace_of(&run.policy, several) {
             failed = output::write_trace(run, &file).err().or(failed.take());
+        }
+        if let Some(file) = options.picture_of(&run.policy, several) {
+            failed = options.draw(run, &file).err().or(failed.take());
         }
     })?;
     outputs.finish(&results, folder_of(&options.file))?;
@@ -55,6 +96,22 @@ pub fn run(options: &Options) -> Result<ExitCode> {
     match results.failures().count() {
         0 => Ok(ExitCode::SUCCESS),
         n => bail!("{n} of {} policies came to no end", results.runs.len()),
+    }
+}
+
+impl Options {
+    /// Where the picture of a policy's progress goes, if there is to be one.
+    fn picture_of(&self, policy: &str, several: bool) -> Option<PathBuf> {
+        self.progress.as_ref().map(|file| output::file_of(file, policy, several))
+    }
+
+    /// Draws it.
+    fn draw(&self, run: &Run, file: &Path) -> Result<()> {
+        let Span { from, until } = self.progress_time;
+        let svg = progress(run, from, until)?;
+        let svg =
+            svg.context("--progress-time: nothing runs then; give a time within the duration")?;
+        output::write(file, |out| out.write_all(svg.as_bytes()))
     }
 }
 

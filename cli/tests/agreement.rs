@@ -167,6 +167,7 @@ fn drawn(i: u64, policy: &'static CorePolicy) -> TaskSet {
     outermost.budget = (outermost.budget + servers.budget).min(outermost.period);
     let (servers, group) = (Some(servers), Some(0));
     set.best_effort = Some(BestEffort {
+        baseline: None,
         count: 3,
         nice: 0,
         order: Others::Fair,

@@ -48,6 +48,8 @@ OB_INLINE void ob_berate_place(ob_p ob, ob_task_p t, u64 most, u64 from)
 {
 	u64 credit = t->told ? ob->slice / 2 : ob->slice;
 
+	/* The first who waits may stand so far before its deadline. */
+	most += most < OB_NEVER - OB_BERATE_MOST ? OB_BERATE_MOST : 0;
 	if (from != OB_NEVER)
 		t->vtime = ob_max(ob_min(t->vtime, most), from - ob_min(credit, from));
 	/* It may be here from a reservation, awake. */
@@ -67,12 +69,15 @@ OB_INLINE void ob_berate_taken(ob_p ob, ob_task_p t)
 	t->due = t->node.key;
 }
 
-/* Who waited may be as far behind as what it asked for is long. Who did not, as nobody else did,
- * has no deadline yet. */
+/* Who waited may be as far behind as what it asked for is long; who is bound by the CPU twice as
+ * far, for others run on past their deadlines until these expire. Who did not wait, as nobody else
+ * did, has no deadline yet. */
 OB_INLINE void ob_berate_begin(ob_p ob, ob_cpu_p c, ob_task_p t)
 {
-	u64 lag = ob_berate_virtual(t, ob_max(t->burst, ob->slice)) + ob->slice;
+	u64 asked = t->expires && t->due > t->vtime ? t->due - t->vtime : 0;
+	u64 lag = ob_berate_virtual(t, ob_max(t->burst, ob->slice));
 
+	lag = ob_max(lag, asked > OB_BERATE_MOST / 2 ? 2 * asked : asked) + ob->slice;
 	if (t->vtime + lag < c->vtime) {
 		t->due += c->vtime - ob->slice - t->vtime;
 		t->vtime = c->vtime - ob->slice;
@@ -88,7 +93,10 @@ OB_INLINE int ob_berate_expires(ob_task_p t, u64 ran)
 	return t->used + ran + OB_WAKE_GRAIN >= t->expires;
 }
 
-/* Who goes on past its deadline's expiration is bound by the CPU: a slice, and so on. */
+/* Who goes on past its deadline's expiration is bound by the CPU: a slice, and so on. In the paper
+ * its deadline is an epoch away, in which it has its quantum, some 50 ms, scaled by weight. With
+ * one as near as a slice, who sleeps earlier than that would wait until nothing of its part is left
+ * but what it needs on average. In a crowd deadlines say whose turn it is. */
 OB_FN void ob_berate_ran(ob_p ob OB_ARG, ob_task_p t OB_ARG, u64 ran)
 {
 	u64 turn;
@@ -99,6 +107,8 @@ OB_FN void ob_berate_ran(ob_p ob OB_ARG, ob_task_p t OB_ARG, u64 ran)
 		return;
 	turn = ob_berate_turn(ob);
 	ob_berate_ask(t, turn, turn);
+	if (turn == ob->slice)
+		t->due = t->vtime + OB_BERATE_MOST;
 }
 
 OB_INLINE void ob_berate_slept(ob_p ob, ob_task_p t)
@@ -116,10 +126,10 @@ OB_INLINE u64 ob_berate_key(ob_p ob, ob_task_p t)
 	return t->expires ? t->due : t->vtime;
 }
 
-/* Its key once its deadline has expired, `ran` ns from now. */
+/* Its key once its deadline has expired, `ran` ns from now; in a crowd it is less. */
 OB_INLINE u64 ob_berate_renewed(ob_p ob, ob_task_p t, u64 ran)
 {
-	return t->vtime + ob_berate_virtual(t, ran + ob->slice);
+	return t->vtime + ob_berate_virtual(t, ran) + OB_BERATE_MOST;
 }
 
 /* By what `t` goes before whom it takes the CPU from: messages that come one by one are best read

@@ -4,6 +4,7 @@
 
 mod curves;
 mod lines;
+mod progress;
 mod rows;
 
 use onbeat_model::policy::Policy;
@@ -13,6 +14,7 @@ use crate::Outcome;
 
 pub(crate) use curves::{curves, has_curves};
 pub use lines::{Curve, Panel, panels};
+pub use progress::progress;
 pub(crate) use rows::{frames, quantities};
 
 pub(crate) const INK: RGBColor = RGBColor(0x22, 0x26, 0x2a);

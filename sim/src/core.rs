@@ -5,7 +5,10 @@
 use onbeat_analysis::plan::Split;
 use onbeat_core::ffi;
 use onbeat_model::event::{Event, NONE};
+use onbeat_model::others::Linux24;
 
+mod linux24;
+mod made;
 mod swap;
 
 /// The core with its tasks and servers.
@@ -15,6 +18,8 @@ pub struct Core {
     tasks: Box<[ffi::ob_task]>,
     servers: Box<[ffi::ob_server]>,
     ring: Box<[ffi::ob_event]>,
+    /// What decides in the place of the C core, if anything does.
+    linux24: Option<Box<linux24::Scheduler>>,
 }
 
 /// A reservation to be made; times in ns.
@@ -93,6 +98,7 @@ impl Core {
             tasks: vec![ffi::ob_task::default(); tasks].into(),
             servers: vec![ffi::ob_server::default(); tasks].into(),
             ring: vec![ffi::ob_event::default(); ring].into(),
+            linux24: None,
         };
         // SAFETY: `ob` is zeroed memory of its own.
         let made = unsafe {
@@ -116,6 +122,22 @@ impl Core {
     pub fn init_task(&mut self, i: usize, cpus: u64, weight: u64) {
         // SAFETY: a task of ours, not yet known to the core.
         unsafe { ffi::onbeat_task_make(self.task(i), i as u32, cpus, weight) }
+        if let Some(old) = &mut self.linux24 {
+            old.init(i, cpus);
+        }
+    }
+
+    /// Linux 2.4's scheduler decides in the place of the core, and nothing is reserved; before any task is declared.
+    pub fn like_linux24(&mut self, like: Linux24) {
+        let (tasks, cpus, noted) = (self.tasks.len(), self.ob.nr_cpus, !self.ring.is_empty());
+        self.linux24 = Some(Box::new(linux24::Scheduler::new(like, tasks, cpus, noted)));
+    }
+
+    /// To Linux 2.4's scheduler, task `i` has this niceness, from −20 to 19; to the core its weight says it all.
+    pub fn nice(&mut self, i: usize, nice: i32) {
+        if let Some(old) = &mut self.linux24 {
+            old.nice(i, nice);
+        }
     }
 
     /// Events call task `i` so: it is a thread of that one.
@@ -143,132 +165,27 @@ impl Core {
         self.tasks[i].told = 1;
     }
 
-    /// Gives task `i`, asleep, reservation number `i`.
-    pub fn reserve(&mut self, i: usize, r: &Reservation) {
-        self.make(i, r, [false, false], None);
-        self.join(i, i);
-    }
-
-    /// Gives task `i`, asleep, reservation number `i`, a member of group number `group`.
-    pub fn reserve_in(&mut self, i: usize, r: &Reservation, group: usize) {
-        self.make(i, r, [false, false], Some(group));
-        self.join(i, i);
-    }
-
-    /// Room for `count` groups and servers that draw beside the tasks' reservations; before there is any of these. The
-    /// first has the number of tasks as its own.
-    pub fn groups(&mut self, count: usize) {
-        self.servers = vec![ffi::ob_server::default(); self.tasks.len() + count].into();
-    }
-
-    /// Reservation number `i`, which no task has, is a group: it serves reservations, its members. It may be a member
-    /// of another, `within`.
-    ///
-    /// # Panics
-    /// More than `OB_MAX_GROUPS` groups, or more than `OB_DEPTH` one in the other: callers check their input.
-    pub fn group(&mut self, i: usize, r: &Reservation, within: Option<usize>) {
-        self.make(i, r, [true, false], within);
-    }
-
-    /// Makes purse `slot`, a part of purse `within` if one is named, whose cycles of `period` ns begin at time 0. Each
-    /// segment is an amount of CPU time, from when and until when in each cycle it is available; ns.
-    ///
-    /// # Panics
-    /// A slot or a number of segments beyond the core's limits, a segment outside of the cycle.
-    pub fn purse(
-        &mut self,
-        slot: usize,
-        within: Option<usize>,
-        period: u64,
-        segments: &[(u64, u64, u64)],
-    ) {
-        let up = within.map_or(std::ptr::null_mut(), |up| &raw mut self.ob.purse[up]);
-        // SAFETY: our own memory; a purse that nobody has yet.
-        unsafe {
-            assert_ne!(ffi::onbeat_purse(self.ob(), slot as u32, up, period, 0), 0, "slot {slot}");
-            for (amount, from, until) in segments {
-                let purse = &raw mut self.ob.purse[slot];
-                let filled = ffi::onbeat_fill(purse, *amount, *from, *until);
-                assert_ne!(filled, 0, "segment {amount} from {from} until {until}");
-            }
-        }
-    }
-
-    /// What reservation or group `i`, which has no job yet, takes counts in purse `slot`, too.
-    pub fn pays_from(&mut self, i: usize, slot: usize) {
-        self.servers[i].purse = &raw mut self.ob.purse[slot];
-    }
-
-    /// Makes reservation `i`: whether it serves reservations, whether it serves best effort.
-    fn make(
-        &mut self,
-        i: usize,
-        r: &Reservation,
-        [group, draws]: [bool; 2],
-        within: Option<usize>,
-    ) {
-        let mut terms = ffi::ob_terms { group: group.into(), draws: draws.into(), ..r.terms() };
-        let up = within.map_or(std::ptr::null_mut(), |up| &raw mut self.servers[up]);
-        let (ob, sv) = (self.ob(), &raw mut self.servers[i]);
-        // SAFETY: a server of ours that no task uses yet, and a group, if any, that has been made.
-        let made = unsafe {
-            (*sv).id = i as u32;
-            ffi::onbeat_make(ob, sv, &raw mut terms, up, 0)
-        };
-        assert_ne!(made, 0, "too many groups or servers that draw, or too deep");
-    }
-
-    /// Reservation `i` counts on account `id`, below `OB_MAX_ACCOUNTS`: together its reservations may take `rate` ahead
-    /// of best effort, in 2^-20 CPUs; 0: as much as they get.
-    pub fn account(&mut self, i: usize, id: u32, rate: u64) {
-        let (ob, sv) = (self.ob(), &raw mut self.servers[i]);
-        // SAFETY: a server that is set up and has no job yet.
-        unsafe { ffi::onbeat_account(ob, sv, id, rate, 0) }
-    }
-
-    /// A job of reservation `i` that ends in time is worth so much to orders that choose, at most `OB_VALUE_MOST`;
-    /// where nobody says so, its budget in ns.
-    pub fn value(&mut self, i: usize, value: u64) {
-        self.servers[i].value = value;
-    }
-
-    /// Reservation `i`, which has no job yet, goes before those that are not hard, where the order ranks.
-    pub fn hard(&mut self, i: usize) {
-        self.servers[i].hard = 1;
-    }
-
-    /// Reservation `i`, which no task has, serves best effort, as a member of group number `within` if one is named.
-    ///
-    /// # Panics
-    /// There are as many as `OB_MAX_CPUS`, or some in another queue: callers check their input.
-    pub fn draw(&mut self, i: usize, r: &Reservation, within: Option<usize>) {
-        self.make(i, r, [false, true], within);
-    }
-
-    /// Reservation or group `i`, which has neither threads nor members, is no more.
-    pub fn unmake(&mut self, i: usize, now: u64) {
-        let (ob, sv) = (self.ob(), &raw mut self.servers[i]);
-        // SAFETY: a server that has been made.
-        unsafe { ffi::onbeat_unmake(ob, sv, now) }
-    }
-
     /// How often a queue held too many reservations for an order that chooses, and went by deadline.
     pub fn crowded(&self) -> u64 {
         self.ob.crowded
     }
 
-    /// Puts task `i`, asleep, under reservation number `server`, beside the threads it has.
-    pub fn join(&mut self, i: usize, server: usize) {
-        let (ob, task, sv) = (self.ob(), self.task(i), &raw mut self.servers[server]);
-        // SAFETY: a task that sleeps, a server that is set up.
-        unsafe { ffi::onbeat_attach(ob, task, sv, 0) }
-    }
-
     /// Task `i` woke or was interrupted.
     pub fn ready(&mut self, i: usize, now: u64) {
+        if let Some(old) = &mut self.linux24 {
+            return old.ready(&mut self.ob, i);
+        }
         let task = self.task(i);
         // SAFETY: pointers to our own memory; likewise below.
         unsafe { ffi::onbeat_ready(self.ob(), task, now) }
+    }
+
+    /// A timer wakes task `i`.
+    pub fn wakes(&mut self, i: usize, now: u64) {
+        match &mut self.linux24 {
+            Some(old) => old.wakes(&mut self.ob, i, now),
+            None => self.ready(i, now),
+        }
     }
 
     /// Whether task `i` is in a queue.
@@ -286,6 +203,9 @@ impl Core {
 
     /// Task `i`, which runs nowhere, sleeps.
     pub fn sleep(&mut self, i: usize, now: u64) {
+        if let Some(old) = &mut self.linux24 {
+            return old.sleep(i);
+        }
         let task = self.task(i);
         unsafe { ffi::onbeat_sleep(self.ob(), task, now) }
     }
@@ -298,6 +218,9 @@ impl Core {
 
     /// What `cpu` should run, where `prev` (or NOBODY) runs and wants to go on.
     pub fn pick(&mut self, cpu: u32, prev: usize, now: u64) -> usize {
+        if let Some(old) = &mut self.linux24 {
+            return old.pick(&mut self.ob, cpu, prev, now);
+        }
         let prev = if prev == NOBODY { std::ptr::null_mut() } else { self.task(prev) };
         let picked = unsafe { ffi::onbeat_pick(self.ob(), cpu, prev, now) };
         if picked.is_null() {
@@ -309,28 +232,43 @@ impl Core {
 
     /// Task `i` begins to run on `cpu`.
     pub fn run(&mut self, cpu: u32, i: usize, now: u64) {
+        if let Some(old) = &mut self.linux24 {
+            return old.run(cpu, i, now);
+        }
         let task = self.task(i);
         unsafe { ffi::onbeat_run(self.ob(), cpu, task, now) }
     }
 
     /// What runs on `cpu` stops; `reason` is an `ffi::OB_STOP_…`.
     pub fn stop(&mut self, cpu: u32, reason: u32, now: u64) {
+        if let Some(old) = &mut self.linux24 {
+            return old.stop(cpu, reason, now);
+        }
         unsafe { ffi::onbeat_stop(self.ob(), cpu, reason.into(), now) }
     }
 
     /// Best-effort task `i` has had `ran` ns of a CPU.
     pub fn charge(&mut self, i: usize, ran: u64) {
+        if self.linux24.is_some() {
+            return;
+        }
         let task = self.task(i);
         unsafe { ffi::onbeat_charge(self.ob(), task, ran) }
     }
 
     /// The timer of `cpu` is due.
     pub fn tick(&mut self, cpu: u32, now: u64) {
+        if let Some(old) = &mut self.linux24 {
+            return old.tick(&mut self.ob, now);
+        }
         unsafe { ffi::onbeat_tick(self.ob(), cpu, now) }
     }
 
     /// The core's alarm is due.
     pub fn alarm(&mut self, now: u64) {
+        if let Some(old) = &mut self.linux24 {
+            return old.tick(&mut self.ob, now);
+        }
         unsafe { ffi::onbeat_alarm(self.ob(), now) }
     }
 
@@ -384,6 +322,9 @@ impl Core {
 
     /// Moves the traced events to `out`, with server numbers turned into tasks where none is named.
     pub fn drain(&mut self, out: &mut Vec<Event>) {
+        if let Some(old) = &mut self.linux24 {
+            old.drain(out);
+        }
         out.extend(self.ring[..self.ob.ring_head as usize].iter().map(|e| Event {
             time: e.time,
             kind: e.kind,
@@ -401,5 +342,6 @@ impl Core {
     /// Whether the trace should be drained before the next event.
     pub fn nearly_full(&self) -> bool {
         self.ob.ring_size - self.ob.ring_head < 256 && self.ob.ring_size > 0
+            || self.linux24.as_ref().is_some_and(|old| old.nearly_full())
     }
 }

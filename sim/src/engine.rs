@@ -307,7 +307,7 @@ impl Engine {
             }
             self.begin_job(i);
             if !self.waits_for_frames(i) {
-                self.core.ready(i, self.now);
+                self.core.wakes(i, self.now);
                 self.settle();
             }
         }

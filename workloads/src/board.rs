@@ -44,6 +44,8 @@ pub struct Slot {
     pub period: AtomicU64,
     /// 1 when the process marks the end of each job for its reservation.
     pub marks: AtomicU64,
+    /// So long after its release a job is given up, ns; 0 = never.
+    pub patience: AtomicU64,
     /// 1 once the process is prepared and waits for the origin.
     pub ready: AtomicU64,
     /// Jobs completed so far.
@@ -60,10 +62,14 @@ pub struct Job {
     pub work: AtomicU64,
     /// When it comes, after the origin; of best-effort work in bursts only.
     pub release: AtomicU64,
+    /// When it is given up; 0 = never.
+    pub due: AtomicU64,
     /// When it began to execute.
     pub start: AtomicU64,
-    /// When it completed.
+    /// When it completed, or was given up.
     pub finish: AtomicU64,
+    /// 1 when it was given up then.
+    pub aborted: AtomicU64,
     /// CPU time it used, ns.
     pub used: AtomicU64,
 }
@@ -77,6 +83,8 @@ pub struct Plan {
     pub period: u64,
     /// Whether the process marks the end of each job.
     pub marks: bool,
+    /// So long after its release a job is given up, ns; 0 = never.
+    pub patience: u64,
     /// CPU time of each job, ns, one a job; 0 when the program decides itself.
     pub work: Vec<u64>,
     /// When each comes, ns after the origin; empty: one period after the other.
@@ -119,6 +127,7 @@ impl Board {
             slot.offset.store(plan.offset, Ordering::Relaxed);
             slot.period.store(plan.period, Ordering::Relaxed);
             slot.marks.store(plan.marks.into(), Ordering::Relaxed);
+            slot.patience.store(plan.patience, Ordering::Relaxed);
             first += plan.work.len() as u64;
             for (job, &work) in board.jobs(slot).iter().zip(&plan.work) {
                 job.work.store(work, Ordering::Relaxed);

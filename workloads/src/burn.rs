@@ -6,8 +6,10 @@
 //! what remains: even when the CPU suddenly runs [`SLOWDOWN`] times slower (virtual CPUs that
 //! share one host core do), a stretch cannot overshoot. A job of 20 ms takes about 80 reads.
 
+use crate::board::Job;
 use crate::sys;
 use std::hint::black_box;
+use std::sync::atomic::Ordering::Relaxed;
 
 /// How many times slower than its best the CPU may become without harm to precision.
 const SLOWDOWN: f64 = 9.0;
@@ -58,10 +60,22 @@ impl Burner {
     /// Returns when the calling thread's CPU clock has reached `target` (ns), to within about a
     /// read of that clock; the value is the clock's last reading.
     pub fn until(&mut self, target: u64) -> u64 {
+        self.until_or(target, 0)
+    }
+
+    /// The same, or when CLOCK_MONOTONIC has reached `due` (ns; 0: never).
+    pub fn until_or(&mut self, target: u64, due: u64) -> u64 {
         let mut now = sys::thread_cpu();
         // Half a read early is as near as half a read late.
         while now + self.read_cost / 2 < target {
-            let left = target - now;
+            let mut left = target - now;
+            if due > 0 {
+                // No more than 50 us late.
+                left = left.min(due.saturating_sub(sys::monotonic()).max(50_000));
+                if sys::monotonic() >= due {
+                    break;
+                }
+            }
             let iterations = self.iterations((left as f64 / SLOWDOWN) as u64);
             spin(iterations);
             let then = std::mem::replace(&mut now, sys::thread_cpu());
@@ -95,6 +109,17 @@ impl Jobs {
         let due = self.due.unwrap_or(begin) + work;
         self.due = Some(due);
         self.burner.until(due)
+    }
+
+    /// The same for what `record` asks for, which may be given up at its time; that it was is noted there.
+    pub fn job(&mut self, begin: u64, record: &Job) -> u64 {
+        let target = self.due.unwrap_or(begin) + record.work.load(Relaxed);
+        let due = record.due.load(Relaxed);
+        let end = self.burner.until_or(target, due);
+        let whole = end + self.burner.read_cost >= target;
+        record.aborted.store((!whole).into(), Relaxed);
+        self.due = Some(if whole { target } else { end });
+        end
     }
 }
 

@@ -3,10 +3,11 @@
 //!
 //! - `onbeat-play` plays an H.264 movie ([`movie`]): one job a picture, or a decode and a display task ([`play`]).
 //! - `onbeat-work` burns given amounts of CPU time, or all it can get ([`burn`]).
+//! - `onbeat-srt` is late or not with varying jobs that nobody was told of, and says how often.
 //! - `onbeat-runner` carries out one policy of a task set on this machine ([`runner`]).
 //! - `onbeat-churn` gives a scheduler random trouble and looks for lost tasks ([`churn`]).
 //!
-//! The first three share [`pace`], which releases jobs on time, and [`board`], the shared memory
+//! The first four share [`pace`], which releases jobs on time, and [`board`], the shared memory
 //! through which the runner tells them what to do and they tell what happened.
 
 mod best_effort;

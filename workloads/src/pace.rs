@@ -83,7 +83,8 @@ impl Seat {
     /// the CPU time from which the job counts, does the work, and returns the CPU time at its end.
     /// The way to sleep and back belongs to the next job, so that all CPU time is some job's.
     ///
-    /// Late jobs are not dropped: the next one begins at once.
+    /// Late jobs are not dropped, but for those that `job` gives up when the record says so: the next one begins at
+    /// once.
     ///
     /// # Errors
     /// Those of `job`; the run ends there.
@@ -98,12 +99,16 @@ impl Seat {
         let slot = self.slot();
         let first = self.board.header().origin.load(Relaxed) + slot.offset.load(Relaxed);
         let (period, marks) = (slot.period.load(Relaxed), slot.marks.load(Relaxed) != 0);
+        let patience = slot.patience.load(Relaxed);
         let mut used = sys::thread_cpu();
         for (index, record) in (0..).zip(self.jobs()) {
             if self.stopped() {
                 return Ok(());
             }
             sys::sleep_until(first + index * period);
+            if patience > 0 {
+                record.due.store(first + index * period + patience, Relaxed);
+            }
             record.start.store(sys::monotonic(), Relaxed);
             let end = job(record, used)?;
             record.finish.store(sys::monotonic(), Relaxed);
@@ -138,32 +143,56 @@ impl Seat {
         go
     }
 
-    /// What became of the jobs, for people.
-    pub fn summary(&self) -> String {
+    /// What became of the jobs.
+    pub fn ended(&self) -> Ended {
         let slot = self.slot();
-        let done = slot.completed.load(Relaxed);
+        let jobs = slot.completed.load(Relaxed);
         let first = self.board.header().origin.load(Relaxed) + slot.offset.load(Relaxed);
         let period = slot.period.load(Relaxed);
-        let ms = |ns: u64| ns as f64 / 1e6;
-        let (mut late, mut latest, mut used, mut most, mut last) = (0, 0, 0, 0, first);
-        for (index, job) in (0..done).zip(self.jobs()) {
-            last = job.finish.load(Relaxed);
-            let tardiness = last.saturating_sub(first + (index + 1) * period);
-            late += u64::from(tardiness > 0);
-            latest = latest.max(tardiness);
+        let mut ended = Ended { jobs, ..Ended::default() };
+        for (index, job) in (0..jobs).zip(self.jobs()) {
+            let finish = job.finish.load(Relaxed);
+            ended.took = finish - first;
+            let tardiness = finish.saturating_sub(first + (index + 1) * period);
+            ended.late += u64::from(tardiness > 0 || job.aborted.load(Relaxed) != 0);
+            ended.latest = ended.latest.max(tardiness);
             let cpu = job.used.load(Relaxed);
-            used += cpu;
-            most = most.max(cpu);
+            ended.used += cpu;
+            ended.most = ended.most.max(cpu);
         }
+        ended
+    }
+
+    /// The same, for people.
+    pub fn summary(&self) -> String {
+        let Ended { jobs, took, late, latest, used, most } = self.ended();
+        let ms = |ns: u64| ns as f64 / 1e6;
         format!(
-            "{done} jobs in {:.3} s, {late} late (at most {:.3} ms), CPU time per job {:.3} ms \
+            "{jobs} jobs in {:.3} s, {late} late (at most {:.3} ms), CPU time per job {:.3} ms \
              on average, {:.3} ms at most",
-            (last - first) as f64 / 1e9,
+            took as f64 / 1e9,
             ms(latest),
-            ms(used) / done.max(1) as f64,
+            ms(used) / jobs.max(1) as f64,
             ms(most),
         )
     }
+}
+
+/// What became of a place's jobs, each due when the next is released; times in ns.
+#[derive(Debug, Default, Clone, Copy)]
+pub struct Ended {
+    /// Those that are complete, or were given up.
+    pub jobs: u64,
+    /// From the first release to the last completion.
+    pub took: u64,
+    /// Those of them that were late.
+    pub late: u64,
+    /// The greatest tardiness.
+    pub latest: u64,
+    /// CPU time of all.
+    pub used: u64,
+    /// CPU time of the one that took most.
+    pub most: u64,
 }
 
 #[cfg(test)]
@@ -179,7 +208,7 @@ mod tests {
     fn no_job_starts_before_its_release_and_each_uses_its_work() {
         let seat = Seat::alone(plan(&[300_000; 5])).unwrap();
         let mut jobs = Jobs::calibrate();
-        seat.run_jobs(true, |job, begin| Ok(jobs.burn(begin, job.work.load(Relaxed)))).unwrap();
+        seat.run_jobs(true, |job, begin| Ok(jobs.job(begin, job))).unwrap();
         let first = seat.board.header().origin.load(Relaxed);
         for (index, job) in (0..).zip(seat.jobs()) {
             assert!(job.start.load(Relaxed) >= first + index * 2_000_000);
@@ -192,10 +221,24 @@ mod tests {
     }
 
     #[test]
+    fn a_job_that_is_given_up_ends_at_its_deadline_and_the_next_one_has_a_whole_period() {
+        let work = [40_000_000, 300_000, 300_000];
+        let patience = 2_000_000;
+        let seat = Seat::alone(Plan { patience, ..plan(&work) }).unwrap();
+        let mut jobs = Jobs::calibrate();
+        seat.run_jobs(true, |job, begin| Ok(jobs.job(begin, job))).unwrap();
+        let (first, ended) = (&seat.jobs()[0], seat.ended());
+        assert_eq!(first.aborted.load(Relaxed), 1);
+        assert!(first.finish.load(Relaxed) >= first.due.load(Relaxed));
+        // What it left undone burdens nobody.
+        assert!(ended.late >= 1 && ended.used < 30_000_000, "{ended:?}");
+    }
+
+    #[test]
     fn a_late_job_is_not_dropped_and_follows_at_once() {
         let seat = Seat::alone(plan(&[5_000_000, 1, 1])).unwrap();
         let mut jobs = Jobs::calibrate();
-        seat.run_jobs(true, |job, begin| Ok(jobs.burn(begin, job.work.load(Relaxed)))).unwrap();
+        seat.run_jobs(true, |job, begin| Ok(jobs.job(begin, job))).unwrap();
         let jobs = seat.jobs();
         assert!(jobs[1].start.load(Relaxed) >= jobs[0].finish.load(Relaxed));
         assert!(jobs[2].finish.load(Relaxed) > 0);

@@ -48,7 +48,9 @@ pub fn run(options: &Options, text: &str) -> Result<ExitCode> {
     let sweep = Varied::read(&options.file, text).with_context(place)?;
     let outputs: Vec<&Path> =
         [&options.out, &options.plot].into_iter().flatten().map(|path| path.as_path()).collect();
-    output::distinct(&[&options.file, &sweep.base], &outputs)?;
+    let bases = sweep.bases.iter().map(|base| base.path.as_path());
+    let inputs: Vec<&Path> = [options.file.as_path()].into_iter().chain(bases).collect();
+    output::distinct(&inputs, &outputs)?;
     outputs.iter().try_for_each(|file| output::check(file))?;
     for file in outputs {
         ensure!(
@@ -88,22 +90,64 @@ impl Values {
 /// What one run shows: of each figure a value, or in a sweep over time one for each interval.
 type Played = Vec<Vec<f64>>;
 
-/// Simulates everything on all processors.
+/// Point, configuration and replication.
+type One = (usize, usize, u64);
+
+/// Replications between two looks at how far intervals reach.
+const ROUND: u64 = 8;
+
+/// Simulates everything: all replications, or, where figures say how far their intervals may reach, as many as that
+/// takes of each point and configuration.
 fn play(sweep: &Varied) -> Result<Values> {
-    let runs: Vec<(usize, usize, u64)> = sweep
-        .each()
-        .flat_map(|(p, c)| (0..sweep.replications).map(move |replication| (p, c, replication)))
-        .collect();
+    let round = match sweep.figures.iter().any(|figure| figure.reach.is_some()) {
+        true => ROUND.min(sweep.replications),
+        false => sweep.replications,
+    };
     let bar = ProgressBar::with_draw_target(
-        Some(runs.len() as u64),
+        Some(0),
         match stderr().is_terminal() {
             true => ProgressDrawTarget::stderr(),
             false => ProgressDrawTarget::hidden(),
         },
     );
     bar.set_style(ProgressStyle::with_template("{bar:40} {pos} of {len} runs, {eta} left")?);
-    let (next, said, cancel) =
-        (AtomicUsize::new(0), Mutex::new(Instant::now()), cancel_on_signals()?);
+    let cancel = cancel_on_signals()?;
+    let (mut runs, mut played): (Vec<One>, Vec<Played>) = (Vec::new(), Vec::new());
+    let mut first = 0;
+    let mut open: Vec<(usize, usize)> = sweep.each().collect();
+    while !open.is_empty() && first < sweep.replications {
+        let next = first..sweep.replications.min(first + round);
+        first = next.end;
+        let more: Vec<One> =
+            open.iter().flat_map(|(p, c)| next.clone().map(|r| (*p, *c, r))).collect();
+        bar.inc_length(more.len() as u64);
+        played.append(&mut play_all(sweep, &more, &bar, &cancel)?);
+        runs.extend(more);
+        let values = gather(sweep, &runs, &played);
+        open.retain(|(p, c)| !settled(sweep, &values, *p, *c));
+    }
+    bar.finish_and_clear();
+    Ok(gather(sweep, &runs, &played))
+}
+
+/// Whether all intervals there are as narrow as they are to be.
+fn settled(sweep: &Varied, values: &Values, point: usize, configuration: usize) -> bool {
+    let narrow = |(f, figure): (usize, &Figure)| {
+        let Some(reach) = figure.reach else { return true };
+        let mean = values.mean(f, configuration, point);
+        mean.n == 0 || mean.reach * figure.scale <= reach
+    };
+    sweep.figures.iter().enumerate().all(narrow)
+}
+
+/// Simulates these runs on all processors.
+fn play_all(
+    sweep: &Varied,
+    runs: &[One],
+    bar: &ProgressBar,
+    cancel: &AtomicBool,
+) -> Result<Vec<Played>> {
+    let (next, said) = (AtomicUsize::new(0), Mutex::new(Instant::now()));
     let failed = AtomicBool::new(false);
     let done: Vec<Mutex<Option<Result<Played>>>> = runs.iter().map(|_| Mutex::new(None)).collect();
     thread::scope(|scope| {
@@ -121,13 +165,13 @@ fn play(sweep: &Varied) -> Result<Values> {
                     let mut said = said.lock().unwrap_or_else(|e| e.into_inner());
                     if bar.is_hidden() && said.elapsed() >= BETWEEN_LINES {
                         *said = Instant::now();
-                        complain!("onbeat sweep: {} of {} runs done", bar.position(), runs.len());
+                        let of = bar.length().unwrap_or(0);
+                        complain!("onbeat sweep: {} of {of} runs done", bar.position());
                     }
                 }
             });
         }
     });
-    bar.finish_and_clear();
     let mut played = Vec::new();
     for one in done {
         // Runs are begun in order: one that failed may come after one that was left out.
@@ -138,7 +182,7 @@ fn play(sweep: &Varied) -> Result<Values> {
     if played.len() < runs.len() {
         bail!("stopped on request after {} of {} runs", played.len(), runs.len());
     }
-    Ok(gather(sweep, &runs, &played))
+    Ok(played)
 }
 
 /// The figures of one run.
@@ -146,17 +190,15 @@ fn one(sweep: &Varied, point: usize, configuration: usize, replication: u64) -> 
     let set = sweep.task_set(point, configuration, replication)?;
     let policy =
         set.policies[0].core().context("the simulator plays Onbeat's own policies only")?;
-    let entry = |name: &str| -> Result<usize> {
-        let found = set.tasks.iter().position(|task| task.name == name);
-        found.with_context(|| format!("no task is called \"{name}\""))
-    };
+    let entry = |name: &str| set.tasks.iter().position(|task| task.name == name);
     if let Some(every) = sweep.over_time {
         let run = simulate_with(&set, policy, Detail::Jobs)?;
         // Later there are only the last jobs' deadlines, if any: how long they are waited for depends on the policy.
         let whole = set.duration.div_ceil(every) as usize;
         let late = |figure: &Figure| {
             let name = figure.entry.as_deref().context("over_time is of an entry")?;
-            let late = tardiness_over_time(&run, entry(name)? as u32, every);
+            let entry = entry(name).with_context(|| format!("no task is called \"{name}\""))?;
+            let late = tardiness_over_time(&run, entry as u32, every);
             Ok(late.into_iter().take(whole).map(|value| value.unwrap_or(f64::NAN)).collect())
         };
         return sweep.figures.iter().map(late).collect();
@@ -166,7 +208,8 @@ fn one(sweep: &Varied, point: usize, configuration: usize, replication: u64) -> 
     let value = |figure: &Figure| -> Result<f64> {
         let key = |value: &serde_json::Value| value.get(&figure.key)?.as_f64();
         let Some(name) = &figure.entry else { return Ok(key(&metrics).unwrap_or(f64::NAN)) };
-        let entry = entry(name)?;
+        // Of several task sets not all need have it.
+        let Some(entry) = entry(name) else { return Ok(f64::NAN) };
         let own = tasks.as_array().into_iter().flatten();
         let own = own.filter(|task| task["entry"] == entry && task["class"] != "best_effort");
         let (mut sum, mut count) = (0.0, 0.0);
@@ -176,7 +219,7 @@ fn one(sweep: &Varied, point: usize, configuration: usize, replication: u64) -> 
     sweep.figures.iter().map(|figure| Ok(vec![value(figure)?])).collect()
 }
 
-fn gather(sweep: &Varied, runs: &[(usize, usize, u64)], played: &[Played]) -> Values {
+fn gather(sweep: &Varied, runs: &[One], played: &[Played]) -> Values {
     let most = played.iter().flatten().map(Vec::len).max().unwrap_or(0);
     let x: Vec<f64> = match sweep.over_time {
         Some(every) => (0..most).map(|i| i as f64 * every as f64 / 1e9).collect(),

@@ -5,7 +5,8 @@ use serde::{Deserialize, Serialize};
 
 use super::parse::plain_name;
 use super::table::{Fault, Table, fault};
-use super::{GRACE, Generators, TaskEntry, TaskSet, Work, limits, work};
+use super::{BestEffort, GRACE, Generators, TaskEntry, TaskSet, Work, limits, work};
+use crate::others::{Linux24, Others};
 use crate::units::clip;
 
 /// When bursts come.
@@ -120,8 +121,11 @@ impl TaskSet {
             Some(format!("task {} has {what} {remedy}", found.name))
         };
         task("sections", &|t| !t.sections.is_empty())
-            .or_else(|| task("an abort at its deadlines", &|t| t.abort))
             .or_else(|| task("frames from another one", &|t| t.frames.is_some()))
+            .or_else(|| {
+                let order = self.baseline()?.name();
+                Some(format!("best effort has the order {order} {remedy}"))
+            })
     }
 
     /// Threads that do best-effort work in bursts, in the order of every world: copies of loads, then generators.
@@ -232,6 +236,55 @@ pub(super) fn check(top: &Table<'_, '_>, set: &TaskSet) -> Result<(), Fault> {
     Ok(())
 }
 
+/// Where Linux 2.4 serves everything, nothing is reserved, and nothing but time makes anybody wait.
+pub(super) fn check_baseline(top: &Table<'_, '_>, set: &TaskSet) -> Result<(), Fault> {
+    let Some(reason) = set.baseline().and_then(|baseline| unknown_to(set, baseline)) else {
+        return Ok(());
+    };
+    let at = best_effort(top)?.map_or(0, |t| t.value("order").map_or(t.at, |v| v.span().start));
+    fault(at, reason, format!("leave that out, or choose one of {}", Others::names()))
+}
+
+/// What of the set Linux 2.4 knows nothing of, in words.
+fn unknown_to(set: &TaskSet, baseline: Linux24) -> Option<String> {
+    let has = |t: &&TaskEntry| t.budget.is_some() || !t.sections.is_empty() || t.frames.is_some();
+    let what = match set.tasks.iter().find(has) {
+        Some(task) => format!("task {} has a budget, sections or frames", task.name),
+        None if !set.groups.is_empty() => "there are groups".into(),
+        None => return None,
+    };
+    Some(format!("{what}, of which {} knows nothing", baseline.name()))
+}
+
+impl TaskSet {
+    /// Everything without a reservation is served in the order of that name.
+    ///
+    /// # Errors
+    /// There is none, or the set has what it knows nothing of.
+    pub fn serve_others_by(&mut self, name: &str) -> Result<(), String> {
+        let baseline = Linux24::named(name);
+        let order = match baseline {
+            Some(_) => Others::default(),
+            None => name.parse()?,
+        };
+        if let Some(reason) = baseline.and_then(|baseline| unknown_to(self, baseline)) {
+            return Err(format!("{reason}; choose one of {}", Others::names()));
+        }
+        let none = BestEffort {
+            count: 0,
+            nice: 0,
+            order,
+            baseline,
+            servers: None,
+            group: None,
+            generators: None,
+        };
+        let best_effort = self.best_effort.get_or_insert(none);
+        (best_effort.order, best_effort.baseline) = (order, baseline);
+        Ok(())
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::samples::beside_a_task;
@@ -260,5 +313,29 @@ mod tests {
         assert!(of("b", &format!("arrivals = \"bursty\"\n{work}")).contains("\"poisson\""));
         assert!(of("b", &format!("nice = 20\n{work}")).contains("-20 and 19"));
         assert!(of("b", &format!("count = 1000\n{work}")).contains("keep to 1000 in all"));
+    }
+    #[test]
+    fn linux_24_is_the_simulators_and_knows_no_reservations() {
+        let file = |task: &str| {
+            let text = format!(
+                "cpus = 1\nduration = \"1s\"\n[best_effort]\ncount = 1\norder = \"linux-2.4-800\"\n\
+                 [[task]]\nname = \"a\"\nperiod = \"10ms\"\n{task}work = {{ constant = \"1ms\" }}"
+            );
+            TaskSet::from_bytes(text.as_bytes(), "x".as_ref()).map_err(|e| e.to_string())
+        };
+        let set = file("").unwrap();
+        assert_eq!(set.baseline(), Some(Linux24::Hz800));
+        assert!(set.simulator_only().unwrap().contains("linux-2.4-800"));
+        assert_eq!(TaskSet::from_bytes(set.to_toml().as_bytes(), "x".as_ref()).unwrap(), set);
+        let error = file("budget = \"2ms\"\n").unwrap_err();
+        assert!(
+            error.contains("x:5:") && error.contains("knows nothing; leave that out"),
+            "{error}"
+        );
+        assert!("linux-2.4-800".parse::<Others>().unwrap_err().contains("simulator only"));
+        let mut other = file("").unwrap();
+        other.serve_others_by("fair").unwrap();
+        assert_eq!((other.baseline(), other.others()), (None, Others::Fair));
+        assert!(other.serve_others_by("linux-2.6").is_err());
     }
 }

@@ -39,7 +39,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use crate::others::Others;
+use crate::others::{Linux24, Others};
 use crate::policy::Policy;
 use crate::rank::{Rank, Servers};
 use crate::units::{Fraction, HOUR, MS, SEC, US};
@@ -320,6 +320,9 @@ pub struct BestEffort {
     /// In which order everything without a reservation is served among itself.
     #[serde(default)]
     pub order: Others,
+    /// The simulator's stand-in for that order; then nothing in the set has a budget.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub baseline: Option<Linux24>,
     /// What serves it among the soft reservations, to policies that rank, or in its group; `None` = [`Servers::each`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub servers: Option<Servers>,
@@ -441,6 +444,11 @@ impl TaskSet {
     /// In which order everything without a reservation is served.
     pub fn others(&self) -> Others {
         self.best_effort.map_or_else(Others::default, |b| b.order)
+    }
+
+    /// What serves everything in the simulator in place of the core, if anything does.
+    pub fn baseline(&self) -> Option<Linux24> {
+        self.best_effort.and_then(|b| b.baseline)
     }
 }
 

@@ -11,7 +11,7 @@ use super::{
     BestEffort, CpuSet, Group, Kernel, LoadError, Overheads, Purse, TaskEntry, TaskSet, bound,
     frames, generators, group, limits, load, purse, rank, sections, sets, work,
 };
-use crate::others::Others;
+use crate::others::{Linux24, Others};
 use crate::policy::{DEFAULT_SHARE, Policy};
 use crate::units::{Fraction, clip, format_duration, format_percent};
 
@@ -166,6 +166,7 @@ fn top(folder: &Path, document: &DeTable<'_>, stem: &str) -> Result<TaskSet, Fau
     }
     check_users(&top, &set)?;
     load::check(&top, &set)?;
+    load::check_baseline(&top, &set)?;
     rank::check(&top, &set)?;
     group::check(&top, &set)?;
     purse::check(&top, &set)?;
@@ -453,19 +454,22 @@ fn best_effort(
         (count, _) => t.required("count", "8", count)?.value as u32,
     };
     let nice = load::nice(&t)?;
-    let order = match t.string("order")? {
-        None => Others::default(),
-        Some(order) => match order.value.parse() {
-            Ok(order) => order,
-            Err(_) => {
+    let (order, baseline) = match t.string("order")? {
+        None => (Others::default(), None),
+        Some(order) => match (order.value.parse(), Linux24::named(order.value)) {
+            (Ok(order), _) => (order, None),
+            (_, Some(baseline)) => (Others::default(), Some(baseline)),
+            _ => {
                 let reason = format!("no order of best effort is called \"{}\"", clip(order.value));
-                return fault(order.at, reason, format!("there are {}", Others::names()));
+                let old: Vec<&str> = Linux24::ALL.iter().map(|one| one.name()).collect();
+                let there = format!("there are {}, {}", Others::names(), old.join(", "));
+                return fault(order.at, reason, there);
             }
         },
     };
     let group = rank::group(&t, groups)?;
     let servers = rank::servers(&t, cpus, groups, group)?;
-    Ok(Some(BestEffort { count, nice, order, servers, group, generators }))
+    Ok(Some(BestEffort { count, nice, order, baseline, servers, group, generators }))
 }
 
 /// CPUs of the machine, ascending; `None` if the key is not there.

@@ -81,6 +81,7 @@ fn every_key_arrives_where_it_belongs() {
             count: 8,
             nice: 5,
             order: Others::Fair,
+            baseline: None,
             servers: None,
             group: None,
             generators: None

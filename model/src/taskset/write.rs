@@ -51,7 +51,8 @@ impl TaskSet {
         if let Some(best_effort) = self.best_effort {
             let _ = write!(text, "\n[best_effort]\ncount = {}\n", best_effort.count);
             line(&mut text, "nice", &best_effort.nice.to_string());
-            line(&mut text, "order", &quoted(best_effort.order.name()));
+            let order = best_effort.baseline.map_or(best_effort.order.name(), |old| old.name());
+            line(&mut text, "order", &quoted(order));
             if let Some(group) = best_effort.group {
                 line(&mut text, "group", &quoted(&self.groups[group].name));
             }

@@ -8,7 +8,7 @@ use plotters::style::text_anchor::HPos;
 use super::{Area, FAINT, INK, PlotError, draw, font};
 
 /// Okabe and Ito's palette without its yellow, which white paper swallows.
-const COLOURS: [RGBColor; 7] = [
+pub(super) const COLOURS: [RGBColor; 7] = [
     RGBColor(0x00, 0x72, 0xb2),
     RGBColor(0xd5, 0x5e, 0x00),
     RGBColor(0x00, 0x9e, 0x73),
@@ -155,7 +155,7 @@ fn one(area: &Area<'_>, panel: &Panel) -> Result<(), PlotError> {
 }
 
 /// A number at an axis, without zeros that say nothing.
-fn written(value: f64) -> String {
+pub(super) fn written(value: f64) -> String {
     let text = format!("{value:.4}");
     let text = text.trim_end_matches('0').trim_end_matches('.');
     if text == "-0" { "0".into() } else { text.into() }

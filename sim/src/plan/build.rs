@@ -49,6 +49,9 @@ pub(super) fn engine(
         masks.into_iter().for_each(|cpus| core.regroup(cpus, 0));
     }
     core.among_others(set.others().number());
+    if let Some(like) = set.baseline() {
+        core.like_linux24(like);
+    }
 
     let mut infos = Vec::new();
     let mut loads = Vec::new();
@@ -125,11 +128,13 @@ pub(super) fn engine(
     let nice = set.best_effort.map_or(0, |b| b.nice);
     for copy in 0..best_effort {
         core.init_task(loads.len(), all, weight(nice));
+        core.nice(loads.len(), nice);
         infos.push(best_effort_info(set, format!("best-effort-{copy}"), copy as u32, 0));
         loads.push(Load::Endless);
     }
     for sleeper in set.sleepers() {
         core.init_task(loads.len(), all, weight(sleeper.nice()));
+        core.nice(loads.len(), sleeper.nice());
         infos.push(best_effort_info(set, sleeper.name(), sleeper.number(), sleeper.gap()));
         let (arrivals, times) = bursts(set, &sleeper);
         loads.push(Load::Bursts { arrivals, times });

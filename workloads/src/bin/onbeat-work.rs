@@ -11,7 +11,6 @@ use onbeat_workloads::pace::Seat;
 use std::os::fd::RawFd;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, ExitCode};
-use std::sync::atomic::Ordering::Relaxed;
 
 /// Burns a given amount of CPU time in every period, or all it can get.
 #[derive(Parser)]
@@ -103,5 +102,5 @@ fn run(args: Args) -> Result<()> {
 /// Does the jobs of a place.
 fn burn(seat: &Seat, alone: bool) -> Result<()> {
     let mut jobs = Jobs::calibrate();
-    seat.run_jobs(alone, |job, begin| Ok(jobs.burn(begin, job.work.load(Relaxed))))
+    seat.run_jobs(alone, |job, begin| Ok(jobs.job(begin, job)))
 }

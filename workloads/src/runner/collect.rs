@@ -127,7 +127,9 @@ fn jobs(crew: &Crew, origin: u64) -> Vec<Event> {
                 let last = jobs(number).map(|job| job.finish.load(Relaxed)).max().unwrap_or(0);
                 let finish = last.saturating_sub(origin);
                 let used = jobs(number).map(|job| job.used.load(Relaxed)).sum();
-                events.push(Event::new(finish, EventKind::Complete, number, used).of(index));
+                let aborted = jobs(number).any(|job| job.aborted.load(Relaxed) != 0);
+                let kind = if aborted { EventKind::Abort } else { EventKind::Complete };
+                events.push(Event::new(finish, kind, number, used).of(index));
             }
         }
     }

@@ -106,6 +106,7 @@ impl Crew {
                 offset: task.first_release,
                 period: task.spec.period,
                 marks: task.spec.marks,
+                patience: if task.spec.abort { task.spec.deadline } else { 0 },
                 work,
                 releases: Vec::new(),
             });
@@ -143,7 +144,8 @@ impl Crew {
             for thread in 1..task.spec.threads {
                 let work = thread_times(set, &task, thread).unwrap_or_default();
                 let (offset, period) = (task.first_release, task.spec.period);
-                plans.push(Plan { offset, period, work, ..Plan::default() });
+                let patience = if task.spec.abort { task.spec.deadline } else { 0 };
+                plans.push(Plan { offset, period, patience, work, ..Plan::default() });
             }
             slots.end = plans.len();
         }

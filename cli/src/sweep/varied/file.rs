@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! The file of a sweep over a task set: what is varied, what is compared, what is measured, what is claimed.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
@@ -21,13 +22,9 @@ const BASE_MOST: u64 = 1 << 20;
 pub struct Varied {
     /// For people.
     pub title: String,
-    /// The task set that is varied.
-    pub base: PathBuf,
-    /// Its keys, with those values that the sweep gives all of them.
-    table: Table,
-    /// Its seed; replication r has this one and r more.
-    seed: u64,
-    /// How often each point is played.
+    /// The task sets that are varied: one, or one for each point.
+    pub bases: Vec<Base>,
+    /// How often each point is played, at most.
     pub replications: u64,
     /// What x is.
     pub axis: String,
@@ -43,8 +40,20 @@ pub struct Varied {
     pub claims: Vec<Claim>,
 }
 
+/// A task set that is varied.
+pub struct Base {
+    /// Its file.
+    pub path: PathBuf,
+    /// Its keys, with those values that the sweep gives all of them.
+    table: Table,
+    /// Its seed; replication r has this one and r more.
+    seed: u64,
+}
+
 /// A value of what is varied.
 pub struct Point {
+    /// Index of its task set.
+    base: usize,
     /// Where it stands in plots and claims.
     pub x: f64,
     /// Keys and their values there.
@@ -64,6 +73,17 @@ pub struct Configuration {
     /// And those that it has instead.
     #[serde(default)]
     with: Table,
+    /// The same at single points, by their x.
+    #[serde(default)]
+    at: BTreeMap<String, Table>,
+}
+
+impl Configuration {
+    /// What it has at `x` alone.
+    fn at(&self, x: f64) -> impl Iterator<Item = (&String, &Value)> {
+        let own = self.at.iter().filter(move |(at, _)| at.parse() == Ok(x));
+        own.flat_map(|(_, with)| with)
+    }
 }
 
 /// What is measured.
@@ -81,13 +101,15 @@ pub struct Figure {
     /// What it is held against, and what that is called.
     pub level: Option<(f64, String)>,
     pub logarithmic: bool,
+    /// Replications go on until its confidence interval reaches no further, in `unit`.
+    pub reach: Option<f64>,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Raw {
     title: String,
-    base: PathBuf,
+    base: RawBase,
     #[serde(default)]
     with: Table,
     #[serde(default = "one")]
@@ -100,6 +122,14 @@ struct Raw {
     figures: Vec<RawFigure>,
     #[serde(default, rename = "claim")]
     claims: Vec<Claim>,
+}
+
+/// One task set, or those that are the points.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum RawBase {
+    One(PathBuf),
+    Several(Vec<PathBuf>),
 }
 
 fn one() -> u64 {
@@ -128,6 +158,7 @@ struct RawFigure {
     level_name: Option<String>,
     #[serde(default)]
     logarithmic: bool,
+    reach: Option<f64>,
 }
 
 fn unscaled() -> f64 {
@@ -141,27 +172,30 @@ impl Varied {
     /// It says what cannot be, or its task set cannot be read.
     pub fn read(path: &Path, text: &str) -> Result<Self> {
         let raw: Raw = toml::from_str(text)?;
-        let base = path.parent().unwrap_or(Path::new("")).join(&raw.base);
-        let place = || format!("base = \"{}\"", raw.base.display());
-        let length = std::fs::metadata(&base).with_context(place)?.len();
-        ensure!(length <= BASE_MOST, "{}: is too long for a task set", place());
-        let mut table: Table =
-            std::fs::read_to_string(&base).with_context(place)?.parse().with_context(place)?;
-        for (path, value) in raw.with {
-            put(&mut table, &path, Some(value)).context("with")?;
-        }
-        let seed = match table.get("seed") {
-            Some(seed) => seed.as_integer().and_then(|seed| u64::try_from(seed).ok()),
-            None => Some(1),
+        let (paths, several) = match raw.base {
+            RawBase::One(base) => (vec![base], false),
+            RawBase::Several(bases) => (bases, true),
         };
-        let seed = seed.with_context(|| format!("{}: seed is no number", place()))?;
+        ensure!(!paths.is_empty(), "base = []: name a task-set file");
+        let folder = path.parent().unwrap_or(Path::new(""));
+        let bases: Vec<Base> =
+            paths.iter().map(|base| Base::read(folder, base, &raw.with)).collect::<Result<_>>()?;
         let over_time = raw.over_time.as_ref().map(|text| {
             parse_duration(text).map_err(|e| anyhow!("over_time: {e}")).and_then(|every| {
                 ensure!(every >= 1_000_000, "over_time = \"{text}\": give 1ms or more");
                 Ok(every)
             })
         });
-        let (axis, points) = points(raw.vary, over_time.is_some())?;
+        let (axis, points) = match (several, &raw.vary, &over_time) {
+            (true, None, None) => {
+                let point = |base| Point { base, x: (base + 1) as f64, values: Vec::new() };
+                ("task set".into(), (0..bases.len()).map(point).collect())
+            }
+            (true, ..) => bail!(
+                "base is a list, whose task sets are the points; leave out [vary] and over_time"
+            ),
+            _ => points(raw.vary, over_time.is_some())?,
+        };
         let figures: Vec<Figure> = raw.figures.into_iter().map(figure).collect::<Result<_>>()?;
         let late = |f: &Figure| f.entry.is_some() && f.key == "tardiness_mean_ms";
         ensure!(
@@ -170,9 +204,7 @@ impl Varied {
         );
         let sweep = Self {
             title: raw.title,
-            base,
-            table,
-            seed,
+            bases,
             replications: raw.replications,
             axis,
             points,
@@ -204,14 +236,30 @@ impl Varied {
                 ensure!(plain, "\"{name}\": give a name without spaces");
             }
         }
+        for (of, at) in self.configurations.iter().flat_map(|c| c.at.keys().map(move |at| (c, at)))
+        {
+            let known = self.points.iter().any(|point| at.parse() == Ok(point.x));
+            ensure!(known, "{}: at.{at}: there is no such point", of.name);
+        }
         self.claims.iter().try_for_each(|claim| claim.check(self))?;
+        ensure!(
+            self.over_time.is_none() || self.figures.iter().all(|f| f.reach.is_none()),
+            "a sweep over_time has no reach"
+        );
         // All mistakes are named before the first run.
+        let mut seen: Vec<&str> = Vec::new();
         for (point, configuration) in self.each() {
             let set = self.task_set(point, configuration, 0)?;
             for figure in &self.figures {
                 let Some(name) = &figure.entry else { continue };
+                let there = set.tasks.iter().any(|task| task.name == *name);
+                if there {
+                    seen.push(name);
+                }
+                // Of several task sets one has it.
+                let last = self.bases.len() > 1 && point + 1 == self.points.len();
                 ensure!(
-                    set.tasks.iter().any(|task| task.name == *name),
+                    there || seen.contains(&name.as_str()) || self.bases.len() > 1 && !last,
                     "figure \"{}\" is of \"{name}\", but no task of {} at {} is called so",
                     figure.name,
                     self.configurations[configuration].name,
@@ -240,7 +288,8 @@ impl Varied {
     ) -> Result<TaskSet> {
         let (point, of) = (&self.points[point], &self.configurations[configuration]);
         let place = || format!("{} at {}", of.name, point.x);
-        let mut table = self.table.clone();
+        let base = &self.bases[point.base];
+        let mut table = base.table.clone();
         let mut set = |path: &str, value: Option<Value>| put(&mut table, path, value);
         for (path, value) in &point.values {
             set(path, Some(value.clone())).with_context(place)?;
@@ -248,17 +297,38 @@ impl Varied {
         for path in &of.without {
             set(path, None).with_context(place)?;
         }
-        for (path, value) in &of.with {
+        for (path, value) in of.with.iter().chain(of.at(point.x)) {
             set(path, Some(value.clone())).with_context(place)?;
         }
         table.insert("policies".into(), Value::Array(vec![of.policy.clone().into()]));
-        let seed = i64::try_from(self.seed + replication).context("the seed is too large")?;
+        let seed = i64::try_from(base.seed + replication).context("the seed is too large")?;
         table.insert("seed".into(), seed.into());
-        let set = TaskSet::from_bytes(table.to_string().as_bytes(), &self.base);
+        let set = TaskSet::from_bytes(table.to_string().as_bytes(), &base.path);
         // Its lines are not those of a file that anybody has.
         let set = set.map_err(|e| anyhow!("{}; {}", e.reason, e.remedy)).with_context(place)?;
         super::policy_of(&set).with_context(place)?;
         Ok(set)
+    }
+}
+
+impl Base {
+    /// Reads a task set's keys, some of which have the values that `with` says; `path` is relative to `folder`.
+    fn read(folder: &Path, path: &Path, with: &Table) -> Result<Self> {
+        let place = || format!("base = \"{}\"", path.display());
+        let path = folder.join(path);
+        let length = std::fs::metadata(&path).with_context(place)?.len();
+        ensure!(length <= BASE_MOST, "{}: is too long for a task set", place());
+        let mut table: Table =
+            std::fs::read_to_string(&path).with_context(place)?.parse().with_context(place)?;
+        for (path, value) in with {
+            put(&mut table, path, Some(value.clone())).context("with")?;
+        }
+        let seed = match table.get("seed") {
+            Some(seed) => seed.as_integer().and_then(|seed| u64::try_from(seed).ok()),
+            None => Some(1),
+        };
+        let seed = seed.with_context(|| format!("{}: seed is no number", place()))?;
+        Ok(Self { path, table, seed })
     }
 }
 
@@ -268,7 +338,7 @@ fn points(vary: Option<Vary>, over_time: bool) -> Result<(String, Vec<Point>)> {
             over_time,
             "says neither what to vary nor over_time; add [vary] with keys and points"
         );
-        return Ok(("time, s".into(), vec![Point { x: 0.0, values: Vec::new() }]));
+        return Ok(("time, s".into(), vec![Point { base: 0, x: 0.0, values: Vec::new() }]));
     };
     ensure!(!over_time, "says both what to vary and over_time; leave one out");
     ensure!(!vary.keys.is_empty() && !vary.points.is_empty(), "vary has no keys, or no points");
@@ -280,7 +350,7 @@ fn points(vary: Option<Vary>, over_time: bool) -> Result<(String, Vec<Point>)> {
         );
         let x = row[0].as_float().or(row[0].as_integer().map(|x| x as f64));
         let x = x.context("the first value of a point is where it stands: a number")?;
-        Ok(Point { x, values: vary.keys.iter().cloned().zip(row).collect() })
+        Ok(Point { base: 0, x, values: vary.keys.iter().cloned().zip(row).collect() })
     };
     let points: Vec<Point> = vary.points.into_iter().map(point).collect::<Result<_>>()?;
     ensure!(points.is_sorted_by(|a, b| a.x < b.x), "points stand in ascending order, none twice");
@@ -294,6 +364,7 @@ fn figure(raw: RawFigure) -> Result<Figure> {
     };
     let known = serde_json::to_value(Metrics::default())?;
     ensure!(known.get(key).is_some(), "there is no figure \"{key}\"; see docs/events.md");
+    ensure!(raw.reach.is_none_or(|reach| reach > 0.0), "reach: give more than 0");
     let level = raw.level.map(|level| (level, raw.level_name.unwrap_or_else(|| "level".into())));
     Ok(Figure {
         name: raw.name,
@@ -304,6 +375,7 @@ fn figure(raw: RawFigure) -> Result<Figure> {
         scale: raw.scale,
         level,
         logarithmic: raw.logarithmic,
+        reach: raw.reach,
     })
 }
 

@@ -75,10 +75,13 @@ impl<'a> Table<'a> {
     /// A table for each figure, then the claims.
     pub fn to_text(&self) -> String {
         let replications = self.sweep.replications;
+        let narrowed = self.sweep.figures.iter().any(|figure| figure.reach.is_some());
+        let most = if narrowed { "at most " } else { "" };
         let mut text = match replications {
             1 => format!("{}, 1 replication\n", self.sweep.title),
             n => {
-                format!("{}, {n} replications, mean ± 95 % confidence interval\n", self.sweep.title)
+                let what = "mean ± 95 % confidence interval";
+                format!("{}, {most}{n} replications, {what}\n", self.sweep.title)
             }
         };
         for (f, figure) in self.sweep.figures.iter().enumerate() {
@@ -196,7 +199,8 @@ impl<'a> Table<'a> {
                 name: self.sweep.configurations[c].name.clone(),
                 points: x.iter().zip(&means).map(|(x, m)| (x + aside, floor(m.value))).collect(),
                 reach: means.iter().map(|mean| mean.reach).collect(),
-                ..Curve::default()
+                // Nothing is between one task set and the next.
+                marks_only: self.sweep.bases.len() > 1,
             }
         };
         let curves: Vec<Curve> = (0..count).map(curve).collect();
