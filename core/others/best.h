@@ -23,11 +23,10 @@
 #define OB_BEST_MOST 2000000000ULL
 
 /* After so many wake-ups it is known whether a thread beats. From the second on it is presumed to,
- * with this deadline and for so much CPU time, ns: who needs more than its part would else never be
- * done, nor sleep, and not be known by its sleep. */
+ * with this interval, ns: who needs more than its part would else never be done, nor sleep, and not
+ * be known by its sleep. */
 #define OB_BEST_KNOWN 8
 #define OB_BEST_GUESS 100000000ULL
-#define OB_BEST_TRIAL 50000000ULL
 
 /* So much, ns, one that beats may use without sleeping, as it is late. */
 #define OB_BEST_BEHIND 1000000000ULL
@@ -66,43 +65,50 @@ OB_INLINE int ob_best_steady(ob_task_p t)
 	return t->interval >= OB_BEST_LEAST && 4 * t->varies <= t->interval;
 }
 
-/* `t` woke at `now`. (These words are BEST's own: what an order keeps in others may be read by the
- * next one, for a thread that runs, ob_swap.h.) */
-OB_FN void ob_best_woke(ob_p ob OB_ARG, ob_task_p t OB_ARG, u64 now)
+/* The time between two deadlines of `t`; 0: it does not beat. */
+OB_INLINE u64 ob_best_interval(ob_task_p t)
 {
-	ob_best_hear(t, now);
-	t->beats = 0;
-	t->until = OB_NEVER;
-	if (t->kernel)
-		return;
-	if (ob_best_steady(t)) {
-		t->beats = OB_BEST_BEATS + t->beat + t->interval;
-		t->until = t->used + t->interval;
-	} else if (t->heard > 1 && t->heard < OB_BEST_KNOWN) {
-		t->beats = OB_BEST_BEATS + t->beat + OB_BEST_GUESS;
-		t->until = t->used + OB_BEST_TRIAL;
-	}
+	if (ob_best_steady(t))
+		return t->interval;
+	return t->heard > 1 && t->heard < OB_BEST_KNOWN ? OB_BEST_GUESS : 0;
 }
 
-/* `t` has used as much as there is between two beats: its next job has come, for it is late; or it
- * is bound by the CPU, this time. */
-OB_FN void ob_best_goes_on(ob_task_p t OB_ARG)
+/* `t` woke at `now`. (These words are BEST's own: what an order keeps in others may be read by the
+ * next one, for a thread that runs, ob_swap.h.) */
+OB_FN void ob_best_woke(ob_task_p t OB_ARG, u64 now)
 {
-	if (!ob_best_steady(t) || t->used >= OB_BEST_BEHIND) {
-		t->beats = 0;
-		t->until = OB_NEVER;
+	u64 interval;
+
+	ob_best_hear(t, now);
+	interval = ob_best_interval(t);
+	t->beats = interval && !t->kernel ? OB_BEST_BEATS + t->beat + interval : 0;
+	t->until = t->used + OB_BEST_BEHIND;
+}
+
+/* `t` goes on at `now`. Past its deadline, it is late, or has given that job up: its next one has
+ * come. */
+OB_FN void ob_best_goes_on(ob_task_p t OB_ARG, u64 now)
+{
+	u64 interval = ob_best_interval(t);
+
+	if (!t->beats || t->beats > OB_BEST_BEATS + now)
 		return;
-	}
-	t->beats += t->interval;
-	t->until += t->interval;
+	if (!interval || t->used >= t->until)
+		t->beats = 0;
+	else
+		t->beats += ((OB_BEST_BEATS + now - t->beats) / interval + 1) * interval;
 }
 
 OB_FN void ob_best_place(ob_p ob OB_ARG, ob_task_p t OB_ARG, u64 most, u64 from)
 {
+	u64 since = ~t->node.over;
+
 	ob_fair_place(ob, t, most, from);
 	/* It may be here from a reservation, awake. */
 	if (from != OB_NEVER || !t->until)
-		ob_best_woke(ob, t, ~t->node.over);
+		ob_best_woke(t, since);
+	else
+		ob_best_goes_on(t, since);
 	t->notable |= !!t->beats;
 	t->node.key = t->beats ?: OB_BEST_FAIR + t->at;
 }
@@ -116,14 +122,16 @@ OB_FN void ob_best_begin(ob_p ob OB_ARG, ob_cpu_p c OB_ARG, ob_task_p t OB_ARG)
 {
 	ob_fair_begin(ob, c, t);
 	if (!t->until)
-		ob_best_woke(ob, t, c->started);
+		ob_best_woke(t, c->started);
+	else
+		ob_best_goes_on(t, c->started);
 }
 
 OB_FN void ob_best_ran(ob_p ob OB_ARG, ob_task_p t OB_ARG, u64 ran)
 {
 	ob_fair_ran(ob, t, ran);
 	if (t->used >= t->until)
-		ob_best_goes_on(t);
+		t->beats = 0;
 }
 
 OB_FN void ob_best_slept(ob_p ob OB_ARG, ob_task_p t OB_ARG)
