@@ -243,7 +243,7 @@ impl Chain {
 fn regular_by_chance(n: usize, spread: f64) -> f64 {
     let dimensions = n - 1;
     // Of the unit ball: V(d) = V(d - 2) 2 pi / d, V(0) = 1, V(1) = 2.
-    let mut ball = if dimensions % 2 == 0 { 0.0 } else { std::f64::consts::LN_2 };
+    let mut ball = if dimensions.is_multiple_of(2) { 0.0 } else { std::f64::consts::LN_2 };
     for d in (2 + dimensions % 2..=dimensions).step_by(2) {
         ball += (std::f64::consts::TAU / d as f64).ln();
     }
