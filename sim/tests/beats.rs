@@ -74,7 +74,7 @@ fn found(thread: &Thread) -> Option<Rhythm> {
     };
     let ring = |level: usize| {
         let count = beats.count[level];
-        let from = count.saturating_sub(OB_BEAT_WAKES as u32);
+        let from = count.saturating_sub(OB_BEAT_WAKES);
         (from..count)
             .map(|i| wake(beats.wake[level][i as usize % OB_BEAT_WAKES as usize]))
             .collect()

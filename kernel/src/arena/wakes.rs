@@ -134,7 +134,7 @@ unsafe fn has_woken(beats: *const ob_beats, now: u64) -> bool {
 /// # Safety
 /// `beats` is in the pool.
 unsafe fn ring(beats: *const ob_beats, level: usize, now: u64) -> Vec<Wake> {
-    const SIZE: u32 = OB_BEAT_WAKES as u32;
+    const SIZE: u32 = OB_BEAT_WAKES;
     // SAFETY: as the caller vouches.
     let count = || unsafe { (&raw const (*beats).count[level]).read_volatile() };
     let head = count();
