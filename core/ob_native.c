@@ -48,6 +48,14 @@ EXPORT void ENTRY(task_make)(ob_task_p t, u32 tid, u64 cpus, u64 weight)
 {
 	ob_task_make(t, tid, cpus, weight);
 }
+EXPORT void ENTRY(beat_slept)(ob_beats_p b, u64 now)
+{
+	ob_beat_slept(b, now);
+}
+EXPORT void ENTRY(beat_woke)(ob_beats_p b, u64 now, u64 ran)
+{
+	ob_beat_woke(b, now, ran);
+}
 EXPORT void ENTRY(ready)(ob_p ob, ob_task_p t, u64 now)
 {
 	ob_ready(ob, t, now);

@@ -12,6 +12,7 @@
 
 #include "ob_terms.h"
 #include "ob_event.h"
+#include "ob_beat.h"
 
 /* What a server, or a domain, may wait for that comes by itself (ob_due.h), in the order in which
  * it is seen to. */
@@ -62,10 +63,11 @@ struct ob_task {
 	u64 until;    /* ... while `used` is less; 0: not known since it woke */
 	u64 turn; /* service in its present turn among its siblings, without what it now gets, ns */
 	/* The shell's own: what it needs to find the thread again, the reservation the thread is to
-	 * join, and the thread's CPU time when it began to run. */
+	 * join, the thread's CPU time when it began to run, and where its wake-ups are noted. */
 	u64 payload;
 	u64 want;
 	u64 ran;
+	ob_beats_p beats;
 	struct ob_task OB_ARENA *leaver; /* the next that has left the shell's class */
 	u32 tid;
 	u32 cpu;     /* where it runs or last ran */

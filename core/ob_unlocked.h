@@ -11,6 +11,8 @@
  * - vtime, used, burst, due, expires, ran, told, awake, picked, cpu of a thread that is unreserved
  * and claimed: the CPU's that has it (the kernel lets one at a time). Otherwise, and all else of a
  * thread always: of who has the lock.
+ * - what `beats` of a thread points to: of who wakes it or puts it to sleep; the kernel lets one at
+ * a time. The service reads it meanwhile, word by word.
  * - `key` of a CPU: written by it when it begins to run a thread, and under the lock. A claim
  *   (ob_preempt) that is overwritten has been kicked for, so the CPU picks.
  * - ob->idle: single bits, atomically, so that nobody writes back another CPU's bit.

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! `onbeat status` and `onbeat release`: what is reserved, and giving it back.
+//! `onbeat status` and `onbeat release`: what is reserved, and giving it back; `onbeat status --beats`: who has a rhythm.
 
 use std::fmt::Write;
 use std::process::ExitCode;
 
 use anyhow::{Result, bail};
 use clap::Args;
+
+mod beats;
 
 use crate::launch::{socket, starting};
 use crate::output::print;
@@ -17,6 +19,9 @@ use onbeat_model::units::{Fraction, format_duration};
 /// Show which reservations there are and what they have received
 #[derive(Debug, Args)]
 pub struct Options {
+    /// Show which threads wake in a rhythm instead, reserved or not, and what they use; ordinary users see their own
+    #[arg(long)]
+    beats: bool,
     /// Print the service's answer as JSON
     #[arg(long)]
     json: bool,
@@ -39,14 +44,19 @@ fn percent(x: Fraction) -> String {
     format!("{:.1}%", 100.0 * *x.numer() as f64 / *x.denom() as f64)
 }
 
-/// Prints the reservations.
+/// Prints the reservations, or the rhythms.
 pub fn run(options: &Options) -> Result<ExitCode> {
-    let answer = Service::connect_to(&socket())?.telling(starting).ask(&Request::Status)?;
+    let request = if options.beats { Request::Beats } else { Request::Status };
+    let answer = Service::connect_to(&socket())?.telling(starting).ask(&request)?;
     if options.json {
         print(&(serde_json::to_string_pretty(&answer)? + "\n"))?;
         return Ok(ExitCode::SUCCESS);
     }
-    print(&text(answer)?)?;
+    let text = match answer {
+        Response::Beats { threads, left_out } => beats::text(&threads, left_out),
+        status => text(status)?,
+    };
+    print(&text)?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -8,11 +8,12 @@ use std::rc::Rc;
 
 use onbeat_analysis::plan::Place;
 use onbeat_core::ffi::ob_server;
+use onbeat_kernel::arena::{Wakes, Waking};
 use onbeat_kernel::engine::Engine;
 use onbeat_kernel::reservations::{Book, Peer};
 use onbeat_kernel::scheduler::{Reservation, Rule};
 use onbeat_kernel::settings::Settings;
-use onbeat_kernel::system::{Above, Facts, System, Watch};
+use onbeat_kernel::system::{Above, Facts, Owner, System, Watch};
 use onbeat_model::policy::{CORE, CorePolicy, Server};
 use onbeat_model::protocol::{Request, Reserve, Response};
 use onbeat_model::taskset::{Kernel, Overheads, TaskEntry, TaskSet, Work};
@@ -73,6 +74,14 @@ impl Engine for Notes {
         Vec::new()
     }
 
+    fn wakes(&mut self) -> anyhow::Result<Wakes> {
+        Ok(Wakes::default())
+    }
+
+    fn lives(&self, _: &Waking) -> bool {
+        false
+    }
+
     fn online(&self) -> u64 {
         u64::MAX >> (64 - self.cpus)
     }
@@ -100,6 +109,10 @@ impl System for Crowd {
 
     fn threads(&self, pid: u32) -> io::Result<Vec<i32>> {
         Ok(vec![pid as i32])
+    }
+
+    fn owner(&self, _: i32) -> io::Result<Owner> {
+        Err(io::ErrorKind::NotFound.into())
     }
 
     fn above(&self) -> Above {

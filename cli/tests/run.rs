@@ -142,6 +142,40 @@ fn status_says_how_many_jobs_were_owed_and_how_many_of_them_were_late() {
     assert_eq!(late, "0", "{text}");
 }
 
+/// What `onbeat status --beats --json` said of the threads that have names of ours.
+fn told(who: &str) -> Vec<serde_json::Value> {
+    let text = &facts()[who];
+    let answer: serde_json::Value =
+        serde_json::from_str(text).unwrap_or_else(|e| panic!("{e}: {text}"));
+    let ours = |t: &&serde_json::Value| t["name"].as_str().unwrap().starts_with("our-");
+    answer["threads"].as_array().expect(text).iter().filter(ours).cloned().collect()
+}
+
+#[test]
+fn rhythms_of_threads_are_told_with_what_they_use_and_neither_hogs_nor_random_sleepers_have_one() {
+    let mut told = told("beats-root");
+    told.sort_by_key(|t| t["name"].to_string());
+    let names: Vec<_> = told.iter().map(|t| t["name"].as_str().unwrap()).collect();
+    assert_eq!(names, ["our-10ms", "our-41ms"]);
+    for (thread, (period, used)) in told.iter().zip([(10e6, 1e6), (41e6, 6e6)]) {
+        let number = |name: &str| thread[name].as_f64().unwrap();
+        assert!((number("period_ns") / period - 1.0).abs() < 0.02, "{thread}");
+        assert!((number("used_ns") / used - 1.0).abs() < 0.25, "{thread}");
+        assert!(number("confidence") > 0.8, "{thread}");
+        assert_eq!(thread["program"], "tests");
+    }
+    let [plain, reserved] = &told[..] else { unreachable!() };
+    assert!(plain["reservation"].is_null() && plain["uid"] == 1000, "{plain}");
+    assert!(reserved["reservation"].is_u64() && reserved["uid"] == 0, "{reserved}");
+}
+
+#[test]
+fn ordinary_users_are_told_of_rhythms_of_their_own_threads_only() {
+    let told = told("beats-own");
+    assert_eq!((told.len(), &told[0]["name"]), (1, &"our-10ms".into()));
+    fact_is("beats-none", "no thread beats");
+}
+
 #[test]
 fn doctor_approves_of_the_lab_kernel() {
     fact_is("doctor-status", "exit status: 0");
@@ -248,6 +282,7 @@ fn in_the_guest() {
     ends();
     daemon();
     beat();
+    rhythms();
     let mut user = run_with("1ms", "20ms", &[], &["true"]);
     user.uid(1000).gid(1000);
     ended("user", user);
@@ -412,6 +447,68 @@ fn beat() {
     fact("status-text", finish(start(Command::new("/bin/onbeat").arg("status"))).1);
     signal(&program, libc::SIGTERM);
     finish(program);
+}
+
+/// Two threads of an ordinary user without a rhythm beside one with, and one under a reservation.
+fn rhythms() {
+    let mut own = part("with_and_without_rhythm");
+    let own = start(own.uid(1000).gid(1000));
+    let program = ["/bin/tests", "with_rhythm", "--exact", "--ignored", "--nocapture"];
+    let reserved = start(&mut run_with("10ms", "41ms", &[], &program));
+    std::thread::sleep(Duration::from_millis(900));
+    let told = |uid: u32, json: &[&str]| {
+        let mut command = Command::new("/bin/onbeat");
+        finish(start(command.args(["status", "--beats"]).args(json).uid(uid).gid(uid))).1
+    };
+    fact("beats-root", told(0, &["--json"]));
+    fact("beats-own", told(1000, &["--json"]));
+    fact("beats-none", told(1001, &[]));
+    signal(&own, libc::SIGKILL);
+    signal(&reserved, libc::SIGTERM);
+    finish(own);
+    finish(reserved);
+}
+
+fn named(name: &str, act: impl FnOnce() + Send + 'static) -> std::thread::JoinHandle<()> {
+    std::thread::Builder::new().name(name.into()).spawn(act).unwrap()
+}
+
+#[test]
+#[ignore = "the guest's side"]
+fn with_rhythm() {
+    let mut beat = onbeat_client::Beat::new(41_000_000);
+    let jobs = move || {
+        for _ in 0..100 {
+            beat.wait();
+            // A job that waits for others twice.
+            for _ in 0..3 {
+                guest::spin(Duration::from_millis(2));
+                std::thread::sleep(Duration::from_micros(700));
+            }
+        }
+    };
+    named("our-41ms", jobs).join().unwrap();
+}
+
+#[test]
+#[ignore = "the guest's side"]
+fn with_and_without_rhythm() {
+    named("our-hog", || guest::burn());
+    named("our-random", || {
+        let mut dice = 1u64;
+        loop {
+            dice = dice.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+            let part = (dice >> 11) as f64 / (1u64 << 53) as f64;
+            std::thread::sleep(Duration::from_secs_f64(-0.02 * (1.0 - part).ln()));
+            guest::spin(Duration::from_micros(300));
+        }
+    });
+    let mut beat = onbeat_client::Beat::new(10_000_000);
+    let jobs = move || loop {
+        beat.wait();
+        guest::spin(Duration::from_millis(1));
+    };
+    named("our-10ms", jobs).join().unwrap();
 }
 
 fn given_back() {

@@ -337,6 +337,18 @@ impl Service {
         }
     }
 
+    /// The threads that wake in a rhythm, all users' for root, else one's own; and how many threads the service had no
+    /// time to look at.
+    ///
+    /// # Errors
+    /// As [`Service::ask`].
+    pub fn beats(&mut self) -> Result<(Vec<protocol::Beat>, u64), Error> {
+        match self.ask(&Request::Beats)? {
+            Response::Beats { threads, left_out } => Ok((threads, left_out)),
+            other => Err(unexpected(&other)),
+        }
+    }
+
     /// Gives reservation or group `id` back; returns what it got.
     ///
     /// # Errors

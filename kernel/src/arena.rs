@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! The arena: memory that the BPF programs and this process share. Laid out here, natively, with
 //! the core's own functions, before the scheduler is attached: the shell's state first, then the
-//! pools of servers and tasks, then the trace ring.
+//! pools of servers, of tasks and of their wake-ups, then the trace ring.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -38,17 +38,18 @@ pub struct Layout {
 }
 
 impl Layout {
-    fn offsets(&self) -> [usize; 4] {
+    fn offsets(&self) -> [usize; 5] {
         let align = |n: usize| n.next_multiple_of(64);
         let servers = align(size_of::<shell::shell>());
         let tasks = align(servers + self.servers * size_of::<ffi::ob_server>());
-        let ring = align(tasks + self.tasks * size_of::<ffi::ob_task>());
-        [servers, tasks, ring, ring + self.ring * size_of::<ffi::ob_event>()]
+        let beats = align(tasks + self.tasks * size_of::<ffi::ob_task>());
+        let ring = align(beats + self.tasks * size_of::<ffi::ob_beats>());
+        [servers, tasks, beats, ring, ring + self.ring * size_of::<ffi::ob_event>()]
     }
 
     /// Pages of 4 KiB the arena needs.
     pub fn pages(&self) -> u32 {
-        self.offsets()[3].div_ceil(4096) as u32
+        self.offsets()[4].div_ceil(4096) as u32
     }
 }
 
@@ -69,6 +70,9 @@ pub struct Arena {
     tail: u64,
 }
 
+mod wakes;
+pub use wakes::{Wakes, Waking};
+
 impl Arena {
     /// Fills freshly mapped, zeroed memory at `base`.
     ///
@@ -79,7 +83,7 @@ impl Arena {
     /// # Errors
     /// Numbers of CPUs, domains or a share that the core does not take.
     pub unsafe fn init(base: *mut u8, layout: &Layout) -> Result<Arena> {
-        let [servers, tasks, ring, end] = layout.offsets();
+        let [servers, tasks, beats, ring, end] = layout.offsets();
         let sh = base.cast::<shell::shell>();
         // SAFETY: all offsets lie within the pages that the caller vouches for.
         unsafe {
@@ -115,8 +119,10 @@ impl Arena {
             }
             s.tasks = base.add(tasks).cast();
             s.nr_tasks = layout.tasks as u64;
+            s.beats = base.add(beats).cast();
             for i in (0..layout.tasks).rev() {
                 let t = s.tasks.add(i);
+                (*t).beats = s.beats.add(i);
                 (*t).next = s.free;
                 s.free = t;
             }

@@ -7,7 +7,7 @@ use anyhow::Result;
 use onbeat_analysis::plan::Place;
 use onbeat_core::ffi::ob_server;
 
-use crate::arena::Purse;
+use crate::arena::{Purse, Wakes, Waking};
 use crate::scheduler::{Reservation, Rule, Scheduler};
 
 /// A scheduler that holds reservations.
@@ -58,6 +58,13 @@ pub trait Engine {
     fn server(&self, id: u32) -> Option<ob_server>;
     /// Threads that belong to a reservation.
     fn members(&self, id: u32) -> Vec<i32>;
+    /// Threads that have woken of late, and when.
+    ///
+    /// # Errors
+    /// The scheduler does not answer.
+    fn wakes(&mut self) -> Result<Wakes>;
+    /// Whether that is still the same thread as when [`Engine::wakes`] told of it.
+    fn lives(&self, thread: &Waking) -> bool;
     /// CPUs on line.
     fn online(&self) -> u64;
     /// Counters of the scheduler itself.
@@ -108,6 +115,14 @@ impl Engine for Scheduler<'_> {
 
     fn members(&self, id: u32) -> Vec<i32> {
         self.arena.members(id)
+    }
+
+    fn wakes(&mut self) -> Result<Wakes> {
+        Scheduler::wakes(self)
+    }
+
+    fn lives(&self, thread: &Waking) -> bool {
+        self.arena.lives(thread)
     }
 
     fn online(&self) -> u64 {

@@ -22,6 +22,7 @@ use crate::settings::Settings;
 use crate::system::{Above, Facts, System, Watch};
 
 mod accounts;
+mod beats;
 mod changes;
 mod ends;
 mod grant;
@@ -142,6 +143,8 @@ pub struct Book<E, S> {
     above: Above,
     above_at: Instant,
     notices: Vec<Notice>,
+    /// Who beats, as found when it was looked last.
+    beating: Option<beats::Beating>,
 }
 
 impl<E: Engine, S: System> Book<E, S> {
@@ -175,6 +178,7 @@ impl<E: Engine, S: System> Book<E, S> {
             above: Above::default(),
             above_at: Instant::now(),
             notices: Vec::new(),
+            beating: None,
         };
         book.note_above(above);
         book
@@ -194,6 +198,7 @@ impl<E: Engine, S: System> Book<E, S> {
                 policies: CORE.iter().map(|p| (p.name.into(), p.about.into())).collect(),
                 current: self.common().policy(),
             }),
+            Request::Beats => self.beats(peer),
             Request::Swap { set, policy } => self.swap(peer, &set, &policy),
             Request::Reorder { order } => self.reorder(peer, &order),
         };

@@ -12,7 +12,7 @@ use onbeat_analysis::plan::Place;
 use onbeat_core::ffi::{OB_MAX_GROUPS, OB_NO_ACCOUNT, ob_terms};
 use scx_utils::{scx_ops_attach, scx_ops_load, scx_ops_open, uei_exited};
 
-use crate::arena::{Arena, Layout, shell};
+use crate::arena::{Arena, Layout, Wakes, shell};
 use crate::bpf_skel::{BpfSkel, BpfSkelBuilder};
 use crate::costs::{Account, Cost};
 use crate::exit::Exit;
@@ -254,6 +254,15 @@ impl<'a> Scheduler<'a> {
     pub fn resize(&mut self, id: u32, budget: u64) -> Result<()> {
         let to = shell::shell_resize { id: id as i32, pad: 0, budget };
         self.ask(shell::SHELL_RESIZE, |ask| ask.resize = to).map(drop)
+    }
+
+    /// Threads that have woken of late, and when.
+    ///
+    /// # Errors
+    /// The kernel side does not answer.
+    pub fn wakes(&mut self) -> Result<Wakes> {
+        self.ask(shell::SHELL_CLOCK, |_| ())?;
+        Ok(self.arena.wakes())
     }
 
     /// Puts thread `tid` under reservation `id`, or back to best effort. Returns whether that is

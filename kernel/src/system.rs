@@ -32,6 +32,21 @@ pub struct Facts {
     pub kernel: bool,
 }
 
+/// Whose a thread is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Owner {
+    /// Its process.
+    pub pid: u32,
+    /// Its real user.
+    pub uid: u32,
+    /// It acts as that user only (effective, saved, for files).
+    pub alone: bool,
+    /// Its name; no control characters.
+    pub name: String,
+    /// Name of its program's file, or of its process's first thread; likewise.
+    pub program: String,
+}
+
 /// CPU time that ranks above reservations.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Above {
@@ -40,6 +55,9 @@ pub struct Above {
     /// Names of the programs with SCHED_FIFO or SCHED_RR threads, the kernel's own left out.
     pub realtime: BTreeSet<String>,
 }
+
+/// Characters of a name that are shown.
+const NAME: usize = 64;
 
 /// The processes of this machine.
 pub trait System {
@@ -60,6 +78,11 @@ pub trait System {
     /// # Errors
     /// As [`System::facts`].
     fn threads(&self, pid: u32) -> io::Result<Vec<i32>>;
+    /// Whose a thread is.
+    ///
+    /// # Errors
+    /// As [`System::facts`].
+    fn owner(&self, tid: i32) -> io::Result<Owner>;
     /// What ranks above reservations.
     fn above(&self) -> Above;
 }
@@ -114,6 +137,27 @@ impl System for Proc {
         Ok(entries.flatten().filter_map(|e| e.file_name().to_str()?.parse().ok()).collect())
     }
 
+    fn owner(&self, tid: i32) -> io::Result<Owner> {
+        let status = fs::read(format!("/proc/{tid}/status"))?;
+        let status = String::from_utf8_lossy(&status);
+        let field = |name: &str| {
+            status.lines().find_map(|line| line.strip_prefix(name)).unwrap_or("").trim()
+        };
+        let uids: Vec<u32> =
+            field("Uid:").split_whitespace().filter_map(|u| u.parse().ok()).collect();
+        let (Ok(pid), Some(&uid)) = (field("Tgid:").parse(), uids.first()) else {
+            return Err(io::ErrorKind::InvalidData.into());
+        };
+        let file = fs::read_link(format!("/proc/{pid}/exe")).ok();
+        let file = file.as_ref().and_then(|path| path.file_name()?.to_str());
+        let program = match file {
+            Some(name) => name.trim_end_matches(" (deleted)").to_owned(),
+            None => String::from_utf8_lossy(&fs::read(format!("/proc/{pid}/comm"))?).into_owned(),
+        };
+        let alone = uids.iter().all(|u| *u == uid);
+        Ok(Owner { pid, uid, alone, name: printable(field("Name:")), program: printable(&program) })
+    }
+
     fn above(&self) -> Above {
         let mut above = Above::default();
         let Ok(processes) = fs::read_dir("/proc") else { return above };
@@ -127,6 +171,11 @@ impl System for Proc {
         }
         above
     }
+}
+
+/// What of a name can be shown: names are anybody's to choose.
+fn printable(name: &str) -> String {
+    name.chars().filter(|c| !c.is_control()).take(NAME).collect()
 }
 
 /// Looks at /proc/PID/status, in which the kernel escapes ends of lines in names.
@@ -189,6 +238,14 @@ mod tests {
         let facts = Proc.facts(me, None).unwrap();
         assert!(facts.uids.contains(&rustix::process::getuid().as_raw()));
         assert!(!facts.kernel && facts.cpus != 0);
+        let owner = Proc.owner(me as i32).unwrap();
+        assert_eq!(
+            (owner.pid, owner.uid, owner.alone),
+            (me, rustix::process::getuid().as_raw(), true)
+        );
+        let file = std::env::current_exe().unwrap();
+        assert_eq!(owner.program, file.file_name().unwrap().to_str().unwrap());
+        assert!(file.to_str().unwrap().contains(&owner.name), "{owner:?}");
         assert!(Proc.threads(me).unwrap().contains(&(me as i32)));
     }
 

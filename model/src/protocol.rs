@@ -10,6 +10,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use crate::beat::Rhythm;
 use crate::units::Fraction;
 
 pub use refusal::{DEADLINE_REFUSES, DOES_NOT_FIT, Holder, Nearest, Refusal};
@@ -51,6 +52,8 @@ pub enum Request {
         /// Name of the policy.
         policy: String,
     },
+    /// Which threads wake in a rhythm: of all for root, else of those that act as the asking user alone.
+    Beats,
     /// Another order of best-effort work; root's to choose.
     Reorder {
         /// Its name.
@@ -117,6 +120,13 @@ pub enum Response {
         /// Name and value.
         counters: BTreeMap<String, u64>,
     },
+    /// Threads that wake in a rhythm.
+    Beats {
+        /// In order of their processes, and there of their own numbers.
+        threads: Vec<Beat>,
+        /// Threads that nobody has looked at, as too many had woken of late.
+        left_out: u64,
+    },
     /// Policies.
     Policies {
         /// Name and one line about it.
@@ -146,6 +156,26 @@ pub struct Set {
     pub reserved: Fraction,
     /// What is still free for reservations, in CPUs.
     pub free: Fraction,
+}
+
+/// A thread that wakes in a rhythm, and which: [`Rhythm`], flat on the wire.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Beat {
+    /// Its process.
+    pub pid: u32,
+    /// Its own number.
+    pub thread: u32,
+    /// User that it acts for (its real one).
+    pub uid: u32,
+    /// Name of the thread.
+    pub name: String,
+    /// Name of the program's file, or of its first thread where that cannot be told.
+    pub program: String,
+    /// The reservation that it is under; none: it is best effort.
+    pub reservation: Option<u32>,
+    /// As inferred from its last wake-ups.
+    #[serde(flatten)]
+    pub rhythm: Rhythm,
 }
 
 /// A reservation and what it has received so far. Times in ns.

@@ -83,6 +83,7 @@ s32 BPF_STRUCT_OPS_SLEEPABLE(onbeat_init_task, struct task_struct *p,
 {
 	struct thread *th = bpf_task_storage_get(&threads, p, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
 	ob_task_p t = NULL, parent = NULL;
+	ob_beats_p beats;
 
 	USE_ARENA();
 	if (!th)
@@ -102,7 +103,10 @@ s32 BPF_STRUCT_OPS_SLEEPABLE(onbeat_init_task, struct task_struct *p,
 		__sync_fetch_and_add(&shell->pool_empty, 1);
 		return 0;
 	}
+	beats = t->beats;
+	ob_beats_clear(beats);
 	ob_task_make(t, p->pid, cpus_of(p), weight_of(p));
+	t->beats = beats;
 	t->payload = p->scx.tid;
 	t->ran = p->se.sum_exec_runtime;
 	t->vtime = shell->ob.vtime;

@@ -17,6 +17,17 @@ static __always_inline void charge_share(struct task_struct *p, ob_task_p t)
 	t->ran = ran;
 }
 
+/*
+ * `p` wakes: a kernel's thread has no rhythm of its own. Told by select_cpu, or by enqueue where
+ * that is not asked; the kernel lets one of them at a time deal with a thread. The clock is the run
+ * queues', which costs least.
+ */
+OB_FN void beat_woke(ob_task_p t OB_ARG, u64 ran)
+{
+	if (!t->kernel)
+		ob_beat_woke(t->beats, scx_bpf_now(), ran);
+}
+
 /* Whether `p`, which wakes, may have `here` when its waker sleeps, which will be at once. */
 static __always_inline bool is_free(const struct task_struct *p, s32 here, u64 wake_flags)
 {
@@ -32,6 +43,8 @@ s32 BPF_STRUCT_OPS(onbeat_select_cpu, struct task_struct *p, s32 prev_cpu, u64 w
 	s32 cpu, here;
 
 	USE_ARENA();
+	if (t && (wake_flags & SCX_WAKE_TTWU))
+		beat_woke(t, p->se.sum_exec_runtime);
 	/* Reservations are placed by the core. */
 	if (t && (!ob_is_unreserved(t) || t->home))
 		return prev_cpu;
@@ -97,6 +110,8 @@ void BPF_STRUCT_OPS(onbeat_enqueue, struct task_struct *p, u64 enq_flags)
 		to_anybody(p, enq_flags);
 		return;
 	}
+	if ((enq_flags & (SCX_ENQ_WAKEUP | SCX_ENQ_CPU_SELECTED)) == SCX_ENQ_WAKEUP)
+		beat_woke(t, p->se.sum_exec_runtime);
 	if (is_exiled(p, t)) {
 		t->cpus = cpus_of(p);
 		/* Only when it wakes: while it goes on and on the crowd has turns, too. */

@@ -189,6 +189,12 @@ int ask(void *ctx)
 
 	USE_ARENA();
 	if (shell->asked == SHELL_NEW) {
+		if (r->kind == SHELL_CLOCK) {
+			shell->clock = scx_bpf_now();
+			r->result = 0;
+			OB_PUBLISH(shell->asked, SHELL_ANSWERED);
+			return 0;
+		}
 		if (r->kind == SHELL_ASSIGN && !assign_find(&r->assign)) {
 			OB_PUBLISH(shell->asked, SHELL_ANSWERED);
 			return 0;

@@ -73,6 +73,7 @@ enum shell_kind {
 	SHELL_REGROUP = 4,
 	SHELL_REORDER = 5,
 	SHELL_RESIZE = 6,
+	SHELL_CLOCK = 7, /* nothing but shell->clock, at once */
 };
 
 /* How far a request has come. */
@@ -111,6 +112,7 @@ struct shell {
 	u64 bound;                          /* CPUs that run a kernel thread bound to them */
 	u64 gone;                           /* CPUs that have, of which the core is to learn */
 	struct ob_task OB_ARENA *tasks;     /* pool */
+	struct ob_beats OB_ARENA *beats;    /* pool, one for each task */
 	struct ob_task OB_ARENA *free;      /* free ones, linked by `next` */
 	struct ob_task OB_ARENA *leavers;   /* that have left this class, linked by `leaver` */
 	struct ob_server OB_ARENA *servers; /* pool; index is the id */
@@ -125,6 +127,7 @@ struct shell {
 	struct shell_found found[OB_MAX_CPUS];
 	struct ob_terms terms; /* the loader's, for the next `reserve` or `place` */
 	struct shell_request request;
+	u64 clock;  /* out: what the clock of wake-ups said when `ask` was called last */
 	u32 asked;  /* enum shell_asked: how far that has come */
 	u32 timers; /* enum shell_timers */
 	/* Counters. */

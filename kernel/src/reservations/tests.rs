@@ -11,9 +11,12 @@ use onbeat_model::policy::{Order, Server};
 use onbeat_model::units::{Fraction, MS};
 
 use super::*;
+use crate::arena::{Wakes, Waking};
 use crate::scheduler::Rule;
+use crate::system::Owner;
 
 mod accounts;
+mod beats;
 mod books;
 mod parts;
 mod ranks;
@@ -39,6 +42,9 @@ struct World {
     others: u32,
     /// Watched processes that are gone though another has their number.
     dead: BTreeSet<u32>,
+    /// What the scheduler says of wake-ups, and how often it has been asked.
+    wakes: Wakes,
+    looks: usize,
 }
 
 /// What can happen to a process between check and assignment.
@@ -183,6 +189,16 @@ impl Engine for Fake {
         self.0.borrow().servers.get(&id).map_or(vec![], |s| s.1.iter().copied().collect())
     }
 
+    fn wakes(&mut self) -> anyhow::Result<Wakes> {
+        let mut world = self.0.borrow_mut();
+        world.looks += 1;
+        Ok(world.wakes.clone())
+    }
+
+    fn lives(&self, thread: &Waking) -> bool {
+        !self.0.borrow().foreign.contains(&thread.tid)
+    }
+
     fn online(&self) -> u64 {
         self.0.borrow().online
     }
@@ -214,6 +230,16 @@ impl System for Fake {
         self.turn(pid);
         let world = self.0.borrow();
         world.processes.get(&pid).map(|p| p.1.clone()).ok_or_else(|| io::ErrorKind::NotFound.into())
+    }
+
+    fn owner(&self, tid: i32) -> io::Result<Owner> {
+        let world = self.0.borrow();
+        let mut all = world.processes.iter();
+        let (pid, (facts, _)) =
+            all.find(|(_, (_, threads))| threads.contains(&tid)).ok_or(io::ErrorKind::NotFound)?;
+        let (name, program) = (format!("thread {tid}"), format!("program {pid}"));
+        let uid = *facts.uids.first().unwrap();
+        Ok(Owner { pid: *pid, uid, alone: facts.uids.len() == 1, name, program })
     }
 
     fn above(&self) -> Above {

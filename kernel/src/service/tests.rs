@@ -50,6 +50,12 @@ impl Engine for Empty {
     fn members(&self, _: u32) -> Vec<i32> {
         Vec::new()
     }
+    fn wakes(&mut self) -> Result<crate::arena::Wakes> {
+        Ok(Default::default())
+    }
+    fn lives(&self, _: &crate::arena::Waking) -> bool {
+        false
+    }
     fn online(&self) -> u64 {
         0b11
     }

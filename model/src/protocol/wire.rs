@@ -10,7 +10,7 @@ use thiserror::Error;
 /// Longest line with a request, bytes.
 pub const REQUEST_BYTES: u64 = 64 << 10;
 
-/// Longest line with a response, bytes: a status may list a thousand reservations.
+/// Longest line with a response, bytes: a status may list a thousand reservations, beats four thousand threads.
 pub const RESPONSE_BYTES: u64 = 4 << 20;
 
 /// What goes wrong between the two ends of the socket.

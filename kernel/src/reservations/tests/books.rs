@@ -62,6 +62,7 @@ fn any_request() -> impl Strategy<Value = Request> {
         3 => (0u32..10).prop_map(|id| Request::Release { id }),
         1 => Just(Request::Status),
         1 => Just(Request::Stats),
+        1 => Just(Request::Beats),
     ]
 }
 
