@@ -7,6 +7,9 @@
 
 CARGO ?= cargo
 BIN := target/release
+VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml)
+# The name by which programs ask for the client library (client/build.rs).
+SONAME := libonbeat_client.so.$(firstword $(subst ., ,$(VERSION)))
 
 C_SOURCES = $(shell git ls-files 'core/*.h' 'core/*.c' 'kernel/src/bpf/*.h' 'kernel/src/bpf/*.c')
 
@@ -21,8 +24,9 @@ setup: build ## install what is needed, fetch kernels and movies (Debian; root o
 	@scripts/small-movie.sh
 	@scripts/movie-pool.sh
 
-build: machine ## build all programs
-	@$(CARGO) build --release --workspace --bins
+build: machine ## build all programs and the client library
+	@$(CARGO) build --release --workspace --bins --lib
+	@ln -sf libonbeat_client.so $(BIN)/$(SONAME)
 
 demo: setup ## play movies under every policy on a real kernel; report in results/demo
 	@$(BIN)/onbeat demo
