@@ -239,7 +239,7 @@ impl<E: Engine, S: System> Book<E, S> {
         let mine = || self.held.values().filter(|h| h.record.uid == peer.uid);
         // Members take of what their groups hold.
         let live = mine().filter(|h| h.state == State::Live && h.within.is_none());
-        let total = self.user_total();
+        let total = self.user_total(peer.share);
         let held: Vec<(u32, &Demand)> = live.map(|h| (h.record.id, &h.demand)).collect();
         let ended = mine().filter(|h| h.state != State::Live).count();
         let admission = &self.rooms[room].admission;

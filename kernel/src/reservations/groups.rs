@@ -223,7 +223,7 @@ impl<E: Engine, S: System> Book<E, S> {
     ) -> Result<Option<Limit>, Problem> {
         match group {
             Some(_) => Ok(None),
-            None => self.account(peer.uid).map(Some),
+            None => self.account(peer).map(Some),
         }
     }
 

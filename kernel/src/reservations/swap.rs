@@ -197,11 +197,12 @@ impl<E: Engine, S: System> Book<E, S> {
         let failed = |e: anyhow::Error| {
             Problem(format!("the policy cannot be swapped: {e:#}"), "restart scx_onbeat".into())
         };
-        let (rate, domains) = (self.rate(), is.domains());
+        let domains = is.domains();
         let anew = !(was.isolates() && is.isolates() && was.domains() == domains);
         domains.iter().try_for_each(|cpus| self.engine.regroup(*cpus)).map_err(failed)?;
         for Planned { id, place, kind, .. } in planned {
             let rule = Rule { kind: kind.unwrap_or(is.kind()), order: is.core_order(), anew };
+            let rate = self.rate_of(self.held[id].record.uid);
             self.engine.swap(*id, place, rate, rule).map_err(failed)?;
         }
         domains.iter().try_for_each(|cpus| self.engine.regroup(*cpus)).map_err(failed)

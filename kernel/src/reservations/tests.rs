@@ -251,9 +251,9 @@ fn ask(pid: u32, budget_ms: u64, period_ms: u64) -> Request {
     })
 }
 
-const ROOT: Peer = Peer { uid: 0, connection: 1 };
-const USER: Peer = Peer { uid: 1000, connection: 2 };
-const OTHER: Peer = Peer { uid: 1001, connection: 3 };
+const ROOT: Peer = Peer { uid: 0, connection: 1, share: None };
+const USER: Peer = Peer { uid: 1000, connection: 2, share: None };
+const OTHER: Peer = Peer { uid: 1001, connection: 3, share: None };
 
 fn words(book: &mut Book<Fake, Fake>) -> String {
     book.notices().into_iter().map(|notice| notice.text + "\n").collect()
