@@ -66,7 +66,7 @@ enum Verb {
 }
 
 fn main() -> ExitCode {
-    let result = match Cli::parse().verb {
+    let result = match onbeat_command::parse::<Cli>().verb {
         Verb::Sim(options) => sim::run(&options),
         Verb::Lab(options) => lab::run(&options),
         Verb::Demo(options) => demo::run(&options),

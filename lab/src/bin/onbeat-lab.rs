@@ -11,7 +11,11 @@ use clap::Parser;
 use onbeat_lab::{Exit, Progress, options::LabOptions};
 
 #[derive(Parser)]
-#[command(about = "Runs a command on a stock Linux kernel in deterministic virtual time")]
+#[command(
+    name = "onbeat-lab",
+    version,
+    about = "Runs a command on a stock Linux kernel in deterministic virtual time"
+)]
 struct Options {
     #[command(flatten)]
     lab: LabOptions,
@@ -21,7 +25,7 @@ struct Options {
 }
 
 fn main() -> ExitCode {
-    match run(&Options::parse()) {
+    match run(&onbeat_command::parse()) {
         Ok(status) => ExitCode::from(status),
         Err(error) => {
             eprintln!("onbeat-lab: {error:#}");

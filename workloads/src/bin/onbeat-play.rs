@@ -90,7 +90,7 @@ fn parse_size(text: &str) -> Result<(u32, u32), String> {
 }
 
 fn main() -> ExitCode {
-    exit_code("onbeat-play", run(Args::parse()))
+    exit_code("onbeat-play", run(onbeat_command::parse()))
 }
 
 /// Jobs or pictures that `--duration` and `--frames` ask for.

@@ -53,7 +53,7 @@ struct Args {
 }
 
 fn main() -> ExitCode {
-    exit_code("onbeat-work", run(Args::parse()))
+    exit_code("onbeat-work", run(onbeat_command::parse()))
 }
 
 fn run(args: Args) -> Result<()> {
