@@ -81,7 +81,7 @@ fn a_reservation_that_does_not_fit_is_refused_with_what_would() {
     fact_is("refused-words", "asked: 25ms every 41ms");
     fact_is("refused-words", "free:  45% of a CPU");
     fact_is("refused-words", "holder (reservation");
-    fact_is("refused-words", "would fit: a budget of 18.45ms every 41ms, or 25ms every 55.556ms");
+    fact_is("refused-words", "would fit: a budget of 18.45ms every 41ms, or 25ms every 55.6ms");
     fact_is("refused-ran", "false");
 }
 

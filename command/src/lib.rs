@@ -28,13 +28,29 @@ pub fn command<P: CommandFactory>() -> Command {
     P::command().styles(STYLES)
 }
 
-/// What the command line says. Ends the process with status 2 if that makes no sense, with 0 after help and the like,
-/// and with 1 if manual pages were asked for and cannot be written.
+/// Exit status of a command whose command line cannot be read.
+pub const MISUSED: u8 = 2;
+/// Exit status of commands that pass on that of a program, if they fail themselves, whatever the reason: as timeout(1),
+/// env(1) and the like.
+pub const FAILED_ITSELF: u8 = 125;
+
+/// What the command line says. Ends the process with status [`MISUSED`] if that makes no sense, with 0 after help and
+/// the like, and with 1 if manual pages were asked for and cannot be written.
 pub fn parse<P: Parser>() -> P {
+    parse_as(MISUSED)
+}
+
+/// The same with another status than [`MISUSED`].
+pub fn parse_as<P: Parser>(misused: u8) -> P {
     generate_if_asked::<P>();
     let mut command = command::<P>();
-    let matches = command.clone().get_matches();
-    P::from_arg_matches(&matches).unwrap_or_else(|error| error.format(&mut command).exit())
+    let matches = command.try_get_matches_from_mut(std::env::args_os());
+    let options = matches
+        .and_then(|matches| P::from_arg_matches(&matches).map_err(|e| e.format(&mut command)));
+    options.unwrap_or_else(|error| {
+        let _ = error.print(); // there may be nobody to read it
+        exit(if error.use_stderr() { misused.into() } else { 0 })
+    })
 }
 
 /// Writes manual pages and completions, and ends the process, if it was started as `PROGRAM --generate FOLDER`.
@@ -78,7 +94,14 @@ fn write_pages(command: &Command, section: &str, folder: &Path) -> io::Result<()
     for verb in command.get_subcommands().filter(|verb| !verb.is_hide_set()) {
         write_pages(verb, section, folder)?;
     }
-    Man::new(command.clone()).section(section).manual("Onbeat").generate_to(folder).map(drop)
+    let page = Man::new(command.clone()).section(section).manual("Onbeat");
+    let mut text = Vec::new();
+    page.render(&mut text)?;
+    if let Some(example) = command.get_before_help() {
+        let example = example.to_string().replace('\\', "\\e").replace('-', "\\-");
+        text.extend(format!(".SH EXAMPLE\n.nf\n{example}\n.fi\n").into_bytes());
+    }
+    fs::write(folder.join(page.get_filename()), text)
 }
 
 #[cfg(test)]
@@ -87,7 +110,7 @@ mod tests {
 
     /// Turns things.
     #[derive(Debug, Parser)]
-    #[command(name = "turn", version)]
+    #[command(name = "turn", version, before_help = "Example: turn --times 3 left")]
     struct Turn {
         /// How often
         #[arg(long)]
@@ -114,6 +137,7 @@ mod tests {
             assert!(text.contains("times") && text.contains("left"), "{file}: {text}");
         }
         assert!(!read("man/turn.1").contains("secret"));
+        assert!(read("man/turn.1").contains("Example: turn \\-\\-times 3 left"));
         assert!(read("man/turn-left.1").contains("Turns them left"));
         generate(Command::new("scx_turn"), folder.path()).unwrap();
         assert!(read("man/scx_turn.8").contains("scx_turn 8"));

@@ -9,9 +9,10 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, bail};
+use onbeat_command::MISUSED;
 use onbeat_kernel::arena::Layout;
 use onbeat_kernel::log;
-use onbeat_kernel::machine::{self, format_cpus};
+use onbeat_kernel::machine::{self, name_cpus};
 use onbeat_kernel::priority::Raised;
 use onbeat_kernel::protection::{Need, Protection};
 use onbeat_kernel::rate::{Notice, Rate};
@@ -40,8 +41,6 @@ const TICK: Duration = Duration::from_millis(500);
 /// How often it does so at most, however many requests come.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// Exit status when options or configuration are wrong, as clap has it.
-const MISUSED: u8 = 2;
 /// Exit status when the kernel took the scheduler out.
 const EJECTED: u8 = 3;
 
@@ -140,8 +139,8 @@ fn run(options: &Options, plan: Plan) -> Result<ExitCode> {
     let scheduler = Scheduler::start(&layout, loading, &mut object)?;
     drop(raised);
     let served = |set: &Settings| {
-        let cpus = format_cpus(&machine::cpus_of(layout.online & set.usable & set.set));
-        format!("{} on CPUs {cpus}", set.policy())
+        let cpus = machine::cpus_of(layout.online & set.usable & set.set);
+        format!("{} on {}", set.policy(), name_cpus(&cpus))
     };
     log::say(format_args!(
         "{} of Linux {}; requests at {}",
@@ -333,8 +332,8 @@ impl Session<'_> {
         let text = match protection.set(&needs, most) {
             Ok(short) if short.is_empty() => None,
             Ok(short) => Some(format!(
-                "on CPUs {} real-time threads can delay reservations: SCHED_DEADLINE leaves too little to protect them",
-                format_cpus(&short)
+                "on {} real-time threads can delay reservations: SCHED_DEADLINE leaves too little to protect them",
+                name_cpus(&short)
             )),
             Err(e) => Some(format!("real-time threads can delay reservations: {e:#}")),
         };

@@ -218,7 +218,8 @@ mod tests {
         let mut known = further_groups(&here).unwrap();
         let mut mine: Vec<u32> =
             nix::unistd::getgroups().unwrap().into_iter().map(|gid| gid.as_raw()).collect();
-        (known.sort_unstable(), mine.sort_unstable());
+        known.sort_unstable();
+        mine.sort_unstable();
         assert_eq!(known, mine);
         let shares = Shares { groups: [(4711, Fraction::new(4, 5))].into(), ..Shares::default() };
         assert_eq!(shares.of_peer(&here, 1000, 4711), Some(Fraction::new(4, 5)));
