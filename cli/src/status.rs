@@ -10,12 +10,13 @@ use clap::Args;
 use crate::launch::{socket, starting};
 use crate::output::print;
 use onbeat_client::Service;
-use onbeat_kernel::machine::format_cpus;
+use onbeat_kernel::machine::name_cpus;
 use onbeat_model::protocol::{Request, Response};
 use onbeat_model::units::{Fraction, format_duration};
 
 /// Show which reservations there are and what they have received
 #[derive(Debug, Args)]
+#[command(before_help = "Example: onbeat status")]
 pub struct Options {
     /// Print the service's answer as JSON
     #[arg(long)]
@@ -24,6 +25,7 @@ pub struct Options {
 
 /// Give a reservation back; its program goes on without it
 #[derive(Debug, Args)]
+#[command(before_help = "Example: onbeat release 3")]
 pub struct ReleaseOptions {
     /// The reservation's ID, as `onbeat status` shows it
     #[arg(value_parser = id, allow_hyphen_values = true)]
@@ -61,11 +63,9 @@ fn text(answer: Response) -> Result<String> {
     let mut text = String::new();
     let mut line = |name: String, policy: &str, cpus: &[u32], reserved, free| {
         let (reserved, free) = (percent(reserved), percent(free));
-        let cpus = format_cpus(cpus);
-        let _ = writeln!(
-            text,
-            "{name}{policy} on CPUs {cpus}: {reserved} of a CPU reserved, {free} free"
-        );
+        let cpus = name_cpus(cpus);
+        let _ =
+            writeln!(text, "{name}{policy} on {cpus}: {reserved} of a CPU reserved, {free} free");
     };
     if sets.len() > 1 {
         for set in &sets {
@@ -187,7 +187,7 @@ mod tests {
         assert_eq!(
             lines[..3],
             [
-                "default: g-edzl+cbs on CPUs 0: 50.0% of a CPU reserved, 50.0% free",
+                "default: g-edzl+cbs on CPU 0: 50.0% of a CPU reserved, 50.0% free",
                 "b: p-edf+cbs on CPUs 1-2: 50.0% of a CPU reserved, 50.0% free",
                 "CPU 4 is kept for interrupts",
             ]

@@ -28,6 +28,7 @@ const RESERVATIONS: usize = 1 << 10;
 /// 2 wrong options or configuration, 3 the kernel took the scheduler out.
 #[derive(Debug, Parser)]
 #[command(name = "scx_onbeat", version)]
+#[command(before_help = "Example: scx_onbeat --max-share 30% --limit @audio=80%")]
 pub struct Options {
     /// Read options from this TOML file, too: KEY = VALUE for each, KEY being an option's name; the command line wins
     #[arg(long, value_name = "FILE")]

@@ -12,6 +12,7 @@ use onbeat_lab::{Flavour, fetch, movie};
     version,
     about = "Downloads what the lab needs: kernels and movies"
 )]
+#[command(before_help = "Example: onbeat-fetch plain")]
 struct Options {
     /// `plain`, `rt` (kernels), `movies`; all of them when none is named
     what: Vec<String>,

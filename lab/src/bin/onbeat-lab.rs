@@ -8,6 +8,7 @@ use std::sync::atomic::AtomicBool;
 
 use anyhow::Context;
 use clap::Parser;
+use onbeat_command::FAILED_ITSELF;
 use onbeat_lab::{Exit, Progress, options::LabOptions};
 
 #[derive(Parser)]
@@ -16,6 +17,7 @@ use onbeat_lab::{Exit, Progress, options::LabOptions};
     version,
     about = "Runs a command on a stock Linux kernel in deterministic virtual time"
 )]
+#[command(before_help = "Example: onbeat-lab --cpus 2 -- sh -c 'uname -r; nproc'")]
 struct Options {
     #[command(flatten)]
     lab: LabOptions,
@@ -25,11 +27,11 @@ struct Options {
 }
 
 fn main() -> ExitCode {
-    match run(&onbeat_command::parse()) {
+    match run(&onbeat_command::parse_as(FAILED_ITSELF)) {
         Ok(status) => ExitCode::from(status),
         Err(error) => {
             eprintln!("onbeat-lab: {error:#}");
-            ExitCode::from(125)
+            ExitCode::from(FAILED_ITSELF)
         }
     }
 }

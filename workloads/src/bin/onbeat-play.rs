@@ -23,6 +23,7 @@ use std::process::ExitCode;
 /// late ones too.
 #[derive(Parser)]
 #[command(name = "onbeat-play", version)]
+#[command(before_help = "Example: onbeat-play --display window film.mkv")]
 struct Args {
     /// The movie
     movie: PathBuf,

@@ -16,6 +16,7 @@ use std::sync::atomic::Ordering::Relaxed;
 /// Burns a given amount of CPU time in every period, or all it can get.
 #[derive(Parser)]
 #[command(name = "onbeat-work", version)]
+#[command(before_help = "Example: onbeat-work --period 40ms --work 10ms --duration 5s --mark")]
 struct Args {
     /// Time between releases
     #[arg(long, value_parser = parse_duration, default_value = "41ms")]
