@@ -3,10 +3,17 @@
 # again: set-up, downloads and builds look for themselves.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup machine build demo test format lint bench soak clean
+.PHONY: help setup machine build install uninstall deb test-deb demo test format lint bench soak clean
 
 CARGO ?= cargo
 BIN := target/release
+VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml)
+# The name by which programs ask for the client library (client/build.rs).
+SONAME := libonbeat_client.so.$(firstword $(subst ., ,$(VERSION)))
+
+# Those for users, which have manual pages and completions.
+PROGRAMS := onbeat scx_onbeat onbeat-lab onbeat-fetch onbeat-play onbeat-work
+export PREFIX DESTDIR LIBDIR SYSCONFDIR UNITDIR
 
 C_SOURCES = $(shell git ls-files 'core/*.h' 'core/*.c' 'kernel/src/bpf/*.h' 'kernel/src/bpf/*.c')
 
@@ -21,8 +28,27 @@ setup: build ## install what is needed, fetch kernels and movies (Debian; root o
 	@scripts/small-movie.sh
 	@scripts/movie-pool.sh
 
-build: machine ## build all programs
-	@$(CARGO) build --release --workspace --bins
+build: machine ## build all programs and the client library
+	@$(CARGO) build --release --workspace --bins --lib
+	@ln -sf libonbeat_client.so $(BIN)/$(SONAME)
+	@rm -rf target/manual
+	@for program in $(PROGRAMS); do $(BIN)/$$program --generate target/manual || exit 1; done
+
+install: ## install what is built; PREFIX= (/usr/local), DESTDIR=, LIBDIR=, SYSCONFDIR=, UNITDIR=
+	@scripts/install.sh install
+
+uninstall: ## remove it again; a configuration that was changed stays
+	@scripts/install.sh uninstall
+
+deb: build ## build Debian packages, to target/deb
+	@scripts/setup.sh packaging
+	@rm -rf target/deb && mkdir -p target/deb
+	@BUILT=1 DEB_PACKAGES=target/deb debian/rules binary
+	@debian/rules clean
+	@ls target/deb
+
+test-deb: deb ## install the packages into a fresh Debian, boot it, use and remove them
+	@scripts/test-install.sh
 
 demo: setup ## play movies under every policy on a real kernel; report in results/demo
 	@$(BIN)/onbeat demo

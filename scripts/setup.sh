@@ -3,6 +3,8 @@
 # Prepares a Debian machine (12 or newer) for building and running Onbeat: packages, a QEMU that
 # is new enough, the Rust components. Does nothing, quickly, when all that is done.
 # The kernels and movies are fetched by onbeat-fetch, once it is built.
+#
+#   setup.sh [packaging]     with what `make deb` and `make test-deb` need beside that, and only that
 # shellcheck disable=SC2086 # lists of words are meant to be split
 set -eu
 cd "$(dirname "$0")/.."
@@ -12,6 +14,7 @@ fail() {
     exit 1
 }
 
+part=${1:-}
 # The stamp says which version of this script has finished, on which distribution.
 version=$({ cat scripts/setup.sh scripts/private-apt.sh /etc/os-release; } | sha256sum)
 stamp=.cache/setup.stamp
@@ -19,7 +22,7 @@ qemu_works() {
     found=$(qemu-system-x86_64 --version 2>/dev/null | sed -n 's/.*version \([0-9.]*\).*/\1/p')
     [ -n "$found" ] && dpkg --compare-versions "$found" ge 8.2
 }
-if [ "$(cat "$stamp" 2>/dev/null)" = "$version" ] && qemu_works; then
+if [ -z "$part" ] && [ "$(cat "$stamp" 2>/dev/null)" = "$version" ] && qemu_works; then
     exit 0
 fi
 
@@ -36,6 +39,7 @@ packages="build-essential pkg-config clang-19 clang-format-19 libclang-19-dev ll
     libavcodec-dev libavformat-dev libavutil-dev libswscale-dev
     python3-pip xz-utils zstd busybox-static debian-archive-keyring
     linux-perf rt-tests stress-ng ffmpeg xvfb"
+[ "$part" != packaging ] || packages="debhelper lintian mmdebstrap"
 
 if [ "$(id -u)" -eq 0 ]; then
     as_root=
@@ -74,6 +78,8 @@ if ! installed $packages; then
         root $get $packages || explain "cannot install the packages"
     fi
 fi
+
+[ "$part" != packaging ] || exit 0
 
 if ! qemu_works; then
     echo "setup: installing QEMU" >&2

@@ -141,12 +141,15 @@ impl Admission {
         let longer = |period| Demand { period, deadline: period, ..demand.clone() };
         let tried = splits || ranks && demand.hard;
         let period = period.filter(|p| !tried || self.plan.trial(&longer(*p)).is_some());
+        // Budget and period follow; the deadline does not, and it is what counts where it is shorter.
+        let within = match moves {
+            true => String::new(),
+            false => {
+                format!(" ({} within {})", format_duration(demand.budget), format_duration(over))
+            }
+        };
         Refusal {
-            reason: format!(
-                "{reason} ({} every {})",
-                format_duration(demand.budget),
-                format_duration(over)
-            ),
+            reason: reason + &within,
             budget_ns: demand.budget,
             period_ns: demand.period,
             asked: demand.density(),

@@ -39,6 +39,7 @@ const TASKS_FOR_CHANGES: usize = 40;
 /// out. "yes" and "no" are proven; "?" means that the test is only sufficient and cannot tell. With --admit the
 /// service's own admission test is asked, too.
 #[derive(Debug, Args)]
+#[command(before_help = "Example: onbeat analyze system.toml")]
 pub struct Options {
     /// The task-set file
     #[arg(required_unless_present = "list")]

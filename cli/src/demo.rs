@@ -48,6 +48,7 @@ const TRACED: (&str, &str) = ("kato-11", "edf-wmr+fcbs");
 
 /// Play movies beside CPU-bound work under every policy, and compare
 #[derive(Debug, Args)]
+#[command(before_help = "Example: onbeat demo")]
 pub struct Options {
     /// Folder for the report, the results and the trace
     #[arg(long, value_name = "DIR", default_value = "results/demo")]

@@ -5,16 +5,18 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::fs;
+use std::io::IsTerminal;
 use std::path::Path;
 use std::process::{Command, ExitCode, Stdio};
 use std::time::Duration;
 
 use anyhow::Result;
 use clap::Args;
+use clap::builder::styling::{AnsiColor, Style};
 
 use crate::output::print;
 use onbeat_client::Service;
-use onbeat_kernel::machine::{self, Obstacle, format_cpus};
+use onbeat_kernel::machine::{self, Obstacle, name_cpus};
 use onbeat_kernel::protection::{self, Server};
 use onbeat_kernel::steering::{self, Survey};
 use onbeat_lab::Flavour;
@@ -29,6 +31,7 @@ use serde::Serialize;
 ///
 /// Exit status: 0 if the scheduler can run on this kernel, 1 if not.
 #[derive(Debug, Args)]
+#[command(before_help = "Example: onbeat doctor")]
 pub struct Options {
     /// Print JSON
     #[arg(long)]
@@ -109,7 +112,10 @@ fn findings() -> Vec<Finding> {
             For::Live,
             "not root: programs can be run under a service, but not load it",
         )
-        .bad(State::Degraded, "start scx_onbeat as root once, or run onbeat as root"),
+        .bad(
+            State::Degraded,
+            "have the service started (systemctl enable --now scx_onbeat), or run onbeat as root",
+        ),
     });
     all.push(service());
     all.push(realtime());
@@ -200,7 +206,7 @@ fn service() -> Finding {
         }
         _ => Finding::ok(FEATURE, For::Live, format!("none at {}", socket.display())).bad(
             State::Degraded,
-            "start scx_onbeat as root, or let `onbeat run` as root do so for each run",
+            "start it as root (systemctl enable --now scx_onbeat), or let `onbeat run` as root do so for each run",
         ),
     }
 }
@@ -227,7 +233,7 @@ fn kept(feature: &'static str, servers: &BTreeMap<u32, Server>) -> Finding {
         let Server { runtime, period } = *server;
         let percent = 100.0 * runtime as f64 / period.max(1) as f64;
         let (runtime, period) = (format_duration(runtime), format_duration(period));
-        format!("{runtime} every {period} ({percent:.1}%) on CPUs {}", format_cpus(cpus))
+        format!("{runtime} every {period} ({percent:.1}%) on {}", name_cpus(cpus))
     };
     let all: Vec<String> = alike.iter().map(show).collect();
     let finding = Finding::ok(
@@ -240,10 +246,10 @@ fn kept(feature: &'static str, servers: &BTreeMap<u32, Server>) -> Finding {
     if off.is_empty() {
         return finding;
     }
-    let cpus = format_cpus(&off);
+    let cpus = name_cpus(&off);
     finding.bad(
         State::Degraded,
-        format!("on CPUs {cpus} it is off: write ns to {}/cpuN/runtime", protection::SERVERS),
+        format!("on {cpus} it is off: write ns to {}/cpuN/runtime", protection::SERVERS),
     )
 }
 
@@ -357,33 +363,56 @@ pub fn run(options: &Options) -> Result<ExitCode> {
         print(&(serde_json::to_string_pretty(&diagnosis)? + "\n"))?;
         return Ok(code);
     }
-    let mut text = String::new();
-    let width = diagnosis.findings.iter().map(|f| f.feature.len()).max().unwrap_or(0);
-    for (part, title) in
-        [(For::Live, "This kernel"), (For::Lab, "The lab"), (For::Build, "Building")]
-    {
-        let _ = writeln!(text, "{title}");
-        for f in diagnosis.findings.iter().filter(|f| f.needed_for == part) {
-            let state = match f.state {
-                State::Ok => "ok",
-                State::Degraded => "degraded",
-                State::Missing => "MISSING",
-            };
-            let _ = writeln!(text, "  {state:<8}  {:width$}  {}", f.feature, f.what);
-            if let Some(remedy) = &f.remedy {
-                let _ = writeln!(text, "  {:8}  {:width$}  -> {remedy}", "", "");
+    let colours = std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none();
+    print(&diagnosis.text(colours))?;
+    Ok(code)
+}
+
+impl Diagnosis {
+    /// What can be done here and, if not all, what to do first; then each finding.
+    fn text(&self, colours: bool) -> String {
+        let mut text = String::new();
+        let word = |yes| if yes { "can" } else { "cannot" };
+        let _ = writeln!(
+            text,
+            "The scheduler {} run on this kernel; the lab {} run here.",
+            word(self.live),
+            word(self.lab)
+        );
+        // What is more basic was looked at first.
+        let first = |part| {
+            let lacks = |f: &&Finding| f.needed_for == part && f.state == State::Missing;
+            self.findings.iter().find(lacks)
+        };
+        for (part, what) in [(For::Live, "the scheduler"), (For::Lab, "the lab")] {
+            if let Some(Finding { feature, remedy: Some(remedy), .. }) = first(part) {
+                let _ = writeln!(text, "First, for {what} ({feature}): {remedy}.");
             }
         }
+        let width = self.findings.iter().map(|f| f.feature.len()).max().unwrap_or(0);
+        for (part, title) in
+            [(For::Live, "This kernel"), (For::Lab, "The lab"), (For::Build, "Building")]
+        {
+            let _ = writeln!(text, "\n{title}");
+            for f in self.findings.iter().filter(|f| f.needed_for == part) {
+                let (state, colour) = match f.state {
+                    State::Ok => ("ok", AnsiColor::Green),
+                    State::Degraded => ("degraded", AnsiColor::Yellow),
+                    State::Missing => ("MISSING", AnsiColor::Red),
+                };
+                let style = if colours { colour.on_default() } else { Style::new() };
+                let _ = writeln!(
+                    text,
+                    "  {style}{state:<8}{style:#}  {:width$}  {}",
+                    f.feature, f.what
+                );
+                if let Some(remedy) = &f.remedy {
+                    let _ = writeln!(text, "  {:8}  {:width$}  -> {remedy}", "", "");
+                }
+            }
+        }
+        text
     }
-    let word = |yes| if yes { "can" } else { "cannot" };
-    let _ = writeln!(
-        text,
-        "The scheduler {} run on this kernel; the lab {} run here.",
-        word(diagnosis.live),
-        word(diagnosis.lab)
-    );
-    print(&text)?;
-    Ok(code)
 }
 
 #[cfg(test)]
@@ -398,10 +427,22 @@ mod tests {
         servers.insert(3, set);
         let finding = kept("x", &servers);
         assert!(finding.what.contains("50ms every 1s (5.0%) on CPUs 0-2"), "{}", finding.what);
-        assert!(finding.what.contains("2ms every 5ms (40.0%) on CPUs 3"), "{}", finding.what);
+        assert!(finding.what.contains("2ms every 5ms (40.0%) on CPU 3"), "{}", finding.what);
         assert!(finding.remedy.is_none());
         servers.insert(1, Server { runtime: 0, ..usual });
         let finding = kept("x", &servers);
-        assert!(finding.remedy.unwrap().contains("on CPUs 1 it is off"));
+        assert!(finding.remedy.unwrap().contains("on CPU 1 it is off"));
+    }
+
+    #[test]
+    fn it_begins_with_what_can_be_done_and_the_first_remedy() {
+        let bad =
+            |what, remedy: &str| Finding::ok("thing", For::Live, what).bad(State::Missing, remedy);
+        let findings = vec![bad("is off", "switch it on"), bad("is old", "buy a new one")];
+        let text = Diagnosis { live: false, lab: true, findings }.text(false);
+        let lines: Vec<&str> = text.lines().take(2).collect();
+        assert_eq!(lines[0], "The scheduler cannot run on this kernel; the lab can run here.");
+        assert_eq!(lines[1], "First, for the scheduler (thing): switch it on.");
+        assert!(!text.contains('\x1b'), "colours where nobody asked for them");
     }
 }

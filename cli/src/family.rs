@@ -56,6 +56,7 @@ const LAB_RIVALS: [&str; 4] = ["fifo", "deadline", "g-edf+fcbs", "g-edzl+fcbs-la
 /// whether the judged policy is better than first come, first served and all the others. With --write the sets are
 /// written as files instead.
 #[derive(Debug, Args)]
+#[command(before_help = "Example: onbeat family scenes --sets 3")]
 pub struct Options {
     /// scenes, scattered, pictures, drift, mixed, heavy, or all
     #[arg(default_value = "all", value_name = "NAME")]

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use anyhow::{Result, bail};
 use clap::{Args, Subcommand};
 use onbeat_client::Service;
-use onbeat_kernel::machine::format_cpus;
+use onbeat_kernel::machine::name_cpus;
 use onbeat_model::protocol::{Group, Request, Response};
 use onbeat_model::rank::Servers;
 use onbeat_model::units::format_duration;
@@ -118,8 +118,8 @@ fn make(service: &mut Service, add: &Add) -> Result<()> {
         (None, _, Some(weight)) => format!("a part of {within} by weight {weight}"),
         (None, ..) => format!("only orders, within {within}"),
     };
-    let cpus = format_cpus(&grant.cpus);
-    complain!("onbeat: group {} ({}): {has} on CPUs {cpus}", grant.id, add.name);
+    let cpus = name_cpus(&grant.cpus);
+    complain!("onbeat: group {} ({}): {has} on {cpus}", grant.id, add.name);
     Ok(())
 }
 

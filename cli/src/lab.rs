@@ -34,6 +34,7 @@ const LAB_FAILED: u8 = 125;
 
 /// Run a task set, or any program, on a stock Linux kernel in deterministic virtual time
 #[derive(Debug, Args)]
+#[command(before_help = "Example: onbeat lab experiments/kato-11.toml --html report.html")]
 pub struct Options {
     /// The task-set file (docs/task-set.md); each of its policies runs in a guest of its own
     #[arg(conflicts_with_all = ["shell", "command"], required_unless_present_any = ["shell", "command"])]

@@ -61,8 +61,8 @@ pub fn connect(wish: &Wish<'_>, signals: &Signals) -> Result<(Service, Option<Ow
             let root = rustix::process::geteuid().is_root();
             let may = if root { "with CAP_SYS_ADMIN" } else { "as root" };
             bail!(
-                "{error}. Only root can start it: run this {may}, or have scx_onbeat started as a \
-                 service once (`onbeat doctor` says what this machine still needs)"
+                "{error}. Or run this {may}, which starts it for the time of the run; `onbeat doctor` says what this \
+                 machine still needs"
             )
         }
         Err(_) => {

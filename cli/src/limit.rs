@@ -32,6 +32,7 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// as the number of late jobs in a schedule that was found; where both are equal, that is the limit. The result is kept
 /// in results/limits, where `onbeat sim`, `lab`, `demo` and `report` find it for their tables.
 #[derive(Debug, Args)]
+#[command(before_help = "Example: onbeat limit system.toml")]
 pub struct Options {
     /// The task-set file (docs/task-set.md); its work must be known: constants, distributions, traces
     file: PathBuf,

@@ -35,10 +35,12 @@ mod sweep;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
+use onbeat_command::{FAILED_ITSELF, MISUSED, parse_as};
 
 /// Real-time reservations for stock Linux.
 #[derive(Debug, Parser)]
 #[command(name = "onbeat", version)]
+#[command(before_help = "Example: onbeat run --period 41.7ms --budget 25ms -- mpv film.mkv")]
 struct Cli {
     #[command(subcommand)]
     verb: Verb,
@@ -66,7 +68,14 @@ enum Verb {
 }
 
 fn main() -> ExitCode {
-    let result = match Cli::parse().verb {
+    // These pass on the status of a program.
+    let mut words = std::env::args_os().skip(1);
+    let passes_on = match words.next() {
+        Some(verb) if verb == "lab" => words.any(|word| word == "--"),
+        verb => verb.is_some_and(|verb| verb == "run"),
+    };
+    let misused = if passes_on { FAILED_ITSELF } else { MISUSED };
+    let result = match parse_as::<Cli>(misused).verb {
         Verb::Sim(options) => sim::run(&options),
         Verb::Lab(options) => lab::run(&options),
         Verb::Demo(options) => demo::run(&options),

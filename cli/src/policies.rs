@@ -14,6 +14,7 @@ use serde::Serialize;
 
 /// List the scheduling policies
 #[derive(Debug, Args)]
+#[command(before_help = "Example: onbeat policies")]
 pub struct Options {
     /// Print a JSON array, every order with every server
     #[arg(long)]

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use anyhow::{Result, bail};
 use clap::Args;
 use onbeat_client::Service;
-use onbeat_kernel::machine::format_cpus;
+use onbeat_kernel::machine::name_cpus;
 use onbeat_model::others::Others;
 use onbeat_model::protocol::{Request, Response};
 use serde_json::json;
@@ -85,8 +85,8 @@ fn list(service: &mut Service, json: bool) -> Result<()> {
     let mut text = String::new();
     let width = sets.iter().map(|set| set.name.len()).max().unwrap_or(0);
     for set in &sets {
-        let cpus = format_cpus(&set.cpus);
-        let _ = writeln!(text, "{:<width$}  {:<20}  CPUs {cpus}", set.name, set.policy);
+        let cpus = name_cpus(&set.cpus);
+        let _ = writeln!(text, "{:<width$}  {:<20}  {cpus}", set.name, set.policy);
     }
     let _ = writeln!(text, "best effort: {best_effort}");
     print(&text)

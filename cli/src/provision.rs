@@ -29,6 +29,7 @@ const CORRELATED: f64 = 0.2;
 /// best effort has a server on every CPU. Shows the largest feasible budget and the one with the least bound on
 /// tardiness.
 #[derive(Debug, Args)]
+#[command(before_help = "Example: onbeat provision experiments/provision/kenna-t1.toml")]
 pub struct Options {
     /// A file with several numbers of streams instead, such as experiments/provision/kenna-t1.toml
     #[arg(conflicts_with_all = [

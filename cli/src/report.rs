@@ -15,6 +15,7 @@ use crate::results::{Results, claims_beside, join};
 
 /// Show results that `onbeat sim` or `onbeat lab` printed with --json
 #[derive(Debug, Args)]
+#[command(before_help = "Example: onbeat sim system.toml --json >sim.json; onbeat report sim.json")]
 pub struct Options {
     /// Files with JSON results; those of one task set in several worlds are shown side by side
     #[arg(required = true, value_name = "RESULTS.json")]

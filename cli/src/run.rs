@@ -10,7 +10,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 use clap::Args;
 use onbeat_client::{Error, Grant, Params, Service};
-use onbeat_kernel::machine::format_cpus;
+use onbeat_command::FAILED_ITSELF;
+use onbeat_kernel::machine::name_cpus;
 use onbeat_model::policy::Policy;
 use onbeat_model::protocol::{self, Request, Response};
 use onbeat_model::rank::Rank;
@@ -24,8 +25,6 @@ use crate::output::print;
 
 /// The reservation does not fit (sysexits' EX_TEMPFAIL: it may fit later).
 const REFUSED: u8 = 75;
-/// Onbeat itself failed, as with timeout(1), env(1) and the like.
-const FAILED: u8 = 125;
 /// How long the last threads of a program that has ended may take to vanish.
 const VANISH: Duration = Duration::from_millis(500);
 
@@ -38,11 +37,12 @@ const VANISH: Duration = Duration::from_millis(500);
 /// On exit, standard error says what the program got. A program that leaves processes behind
 /// keeps its reservation until they have ended, or `onbeat release` ends it.
 ///
-/// Exit status: the program's own (128 + N if signal N killed it); 2 an option is missing, unknown
-/// or cannot be read; 75 the reservation does not fit; 125 Onbeat failed, or the options make no
-/// sense; 126 the program cannot be executed; 127 there is no such program.
+/// Exit status: the program's own (128 + N if signal N killed it); 75 the reservation does not fit;
+/// 125 Onbeat failed, or the options make no sense; 126 the program cannot be executed; 127 there is
+/// no such program.
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
+#[command(before_help = "Example: onbeat run --period 41.7ms --budget 25ms -- mpv film.mkv")]
 pub struct Options {
     /// Time between releases of work, such as 41.7ms for 24 frames a second
     #[arg(long, value_parser = duration, allow_hyphen_values = true)]
@@ -96,7 +96,7 @@ pub fn run(options: &Options) -> Result<ExitCode> {
         Err(error) => {
             let code = match error.downcast_ref() {
                 Some(Error::Refused(_)) => REFUSED,
-                _ => FAILED,
+                _ => FAILED_ITSELF,
             };
             complain!("onbeat: {error:#}");
             Ok(ExitCode::from(code))
@@ -365,12 +365,12 @@ impl std::fmt::Display for Report<'_> {
         let percent = |a: u64, b: u64| format!("{:.1}%", 100.0 * a as f64 / b.max(1) as f64);
         writeln!(
             f,
-            "onbeat: {} had {} every {} under {} on CPUs {} for {}",
+            "onbeat: {} had {} every {} under {} on {} for {}",
             self.program,
             format_duration(self.budget_ns),
             format_duration(self.period_ns),
             self.policy,
-            format_cpus(self.cpus),
+            name_cpus(self.cpus),
             s(self.elapsed_ns)
         )?;
         let (jobs, misses) = (self.jobs, self.misses);

@@ -25,6 +25,7 @@ const JOBS_IN_DETAIL: u64 = 500_000;
 
 /// Simulate a task set under each of its policies
 #[derive(Debug, Args)]
+#[command(before_help = "Example: onbeat sim experiments/kato-11.toml")]
 pub struct Options {
     /// The task-set file (docs/task-set.md)
     file: PathBuf,

@@ -12,12 +12,13 @@ mod beats;
 use crate::launch::{socket, starting};
 use crate::output::print;
 use onbeat_client::Service;
-use onbeat_kernel::machine::format_cpus;
+use onbeat_kernel::machine::name_cpus;
 use onbeat_model::protocol::{Request, Response};
 use onbeat_model::units::{Fraction, format_duration};
 
 /// Show which reservations there are and what they have received
 #[derive(Debug, Args)]
+#[command(before_help = "Example: onbeat status")]
 pub struct Options {
     /// Show which threads wake in a rhythm instead, reserved or not, and what they use; ordinary users see their own
     #[arg(long)]
@@ -29,6 +30,7 @@ pub struct Options {
 
 /// Give a reservation back; its program goes on without it
 #[derive(Debug, Args)]
+#[command(before_help = "Example: onbeat release 3")]
 pub struct ReleaseOptions {
     /// The reservation's ID, as `onbeat status` shows it
     #[arg(value_parser = id, allow_hyphen_values = true)]
@@ -71,11 +73,9 @@ fn text(answer: Response) -> Result<String> {
     let mut text = String::new();
     let mut line = |name: String, policy: &str, cpus: &[u32], reserved, free| {
         let (reserved, free) = (percent(reserved), percent(free));
-        let cpus = format_cpus(cpus);
-        let _ = writeln!(
-            text,
-            "{name}{policy} on CPUs {cpus}: {reserved} of a CPU reserved, {free} free"
-        );
+        let cpus = name_cpus(cpus);
+        let _ =
+            writeln!(text, "{name}{policy} on {cpus}: {reserved} of a CPU reserved, {free} free");
     };
     if sets.len() > 1 {
         for set in &sets {
@@ -197,7 +197,7 @@ mod tests {
         assert_eq!(
             lines[..3],
             [
-                "default: g-edzl+cbs on CPUs 0: 50.0% of a CPU reserved, 50.0% free",
+                "default: g-edzl+cbs on CPU 0: 50.0% of a CPU reserved, 50.0% free",
                 "b: p-edf+cbs on CPUs 1-2: 50.0% of a CPU reserved, 50.0% free",
                 "CPU 4 is kept for interrupts",
             ]

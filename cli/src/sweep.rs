@@ -36,6 +36,7 @@ use kept::{Frame, Kept, Points};
 /// under several configurations and prints figures with their confidence intervals; kenna-3-videos.toml is one. Such a
 /// sweep does not go on where it was stopped.
 #[derive(Debug, Args)]
+#[command(before_help = "Example: onbeat sweep experiments/sweeps/kato-21.toml")]
 pub struct Options {
     /// The sweep file
     file: PathBuf,

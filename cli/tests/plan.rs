@@ -146,7 +146,7 @@ fn granted(set: &TaskSet, policy: &CorePolicy) -> Vec<Option<Reservation>> {
             purse: None,
             set: None,
         };
-        match book.answer(Peer { uid: 0, connection: 1 }, Request::Reserve(reserve)) {
+        match book.answer(Peer { uid: 0, connection: 1, share: None }, Request::Reserve(reserve)) {
             Response::Granted { .. } => engine.made.borrow().last().cloned(),
             Response::Refused(_) => None,
             other => panic!("{other:?}"),

@@ -2,8 +2,9 @@
 /*
  * Onbeat for programs in C: a reservation of CPU time, and a beat to keep.
  *
- * Link with -lonbeat_client. All functions may be called from any thread; one handle is for one
- * thread at a time. All times are nanoseconds, on CLOCK_MONOTONIC where they are absolute.
+ * Compile and link with what `pkg-config --cflags --libs onbeat-client` prints (-lonbeat_client). All
+ * functions may be called from any thread; one handle is for one thread at a time. All times are
+ * nanoseconds, on CLOCK_MONOTONIC where they are absolute.
  *
  * Functions return 0, or a negative errno:
  *   -ENOENT, -ECONNREFUSED, -EACCES  no reservation service at the socket (/run/onbeat/control.sock,

@@ -28,7 +28,8 @@ pub const STARTING: Duration = Duration::from_secs(120);
 pub enum Error {
     /// Nobody answers at the socket.
     #[error(
-        "no reservation service at {}: {error}; start scx_onbeat, or name its socket in {}",
+        "no reservation service at {}: {error}; have it started (as root: systemctl start scx_onbeat), or name its \
+         socket in {}",
         .socket.display(), SOCKET_VARIABLE
     )]
     NoService {

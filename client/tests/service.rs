@@ -6,9 +6,10 @@ use onbeat_model::protocol::{
     Nearest, REQUEST_BYTES, Refusal, Request, Reservation, Response, read_message, write_message,
 };
 use onbeat_model::units::Fraction;
+use std::ffi::OsString;
 use std::io::BufReader;
 use std::os::unix::net::UnixListener;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::thread::JoinHandle;
 
@@ -99,12 +100,16 @@ fn every_kind_of_failure_is_told_apart() {
     assert!(error.to_string().contains("start scx_onbeat"), "{error}");
 }
 
-/// Compiles the C example against the static library beside this test.
-fn c_example(folder: &std::path::Path) -> PathBuf {
+/// The folder of this test, in which its libraries are built, too.
+fn built() -> PathBuf {
+    let mut test = std::env::current_exe().unwrap();
+    test.pop();
+    test
+}
+
+/// Compiles the C example into `folder`, and links it as told.
+fn c_example(folder: &Path, link: &[OsString]) -> PathBuf {
     let room = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
-    let test = std::env::current_exe().unwrap();
-    let library = test.parent().unwrap().join("libonbeat_client.a");
-    assert!(library.exists(), "{} was not built", library.display());
     let program = folder.join("beat");
     let compiler = Command::new("cc")
         .args(["-std=c11", "-Wall", "-Wextra", "-Werror", "-pedantic", "-I"])
@@ -112,8 +117,7 @@ fn c_example(folder: &std::path::Path) -> PathBuf {
         .arg("-o")
         .arg(&program)
         .arg(room.join("examples/beat.c"))
-        .arg(&library)
-        .args(["-lpthread", "-ldl", "-lm", "-lgcc_s"])
+        .args(link)
         .output()
         .expect("a C compiler, `cc`");
     assert!(compiler.status.success(), "{}", String::from_utf8_lossy(&compiler.stderr));
@@ -123,7 +127,9 @@ fn c_example(folder: &std::path::Path) -> PathBuf {
 #[test]
 fn the_c_example_compiles_and_runs_and_reports_refusals() {
     let fake = Fake::start(agree);
-    let program = c_example(fake.folder.path());
+    let library = built().join("libonbeat_client.a").into_os_string();
+    let link = [library, "-lpthread".into(), "-ldl".into(), "-lm".into(), "-lgcc_s".into()];
+    let program = c_example(fake.folder.path(), &link);
     let run =
         |socket: PathBuf| Command::new(&program).env("ONBEAT_SOCKET", socket).output().unwrap();
     let output = run(fake.socket());
@@ -138,4 +144,21 @@ fn the_c_example_compiles_and_runs_and_reports_refusals() {
 
     let output = run("/nonexistent/socket".into());
     assert_eq!(output.status.code(), Some(1));
+}
+
+#[test]
+fn programs_linked_with_the_shared_library_ask_for_the_version_of_its_interface() {
+    let folder = tempfile::tempdir().unwrap();
+    let link = ["-L".into(), built().into_os_string(), "-lonbeat_client".into()];
+    let program = c_example(folder.path(), &link);
+    let name = format!("libonbeat_client.so.{}", env!("CARGO_PKG_VERSION_MAJOR"));
+    let bytes = std::fs::read(&program).unwrap();
+    let asked = format!("{name}\0").into_bytes();
+    assert!(bytes.windows(asked.len()).any(|b| b == asked), "not linked with {name}");
+    std::os::unix::fs::symlink(built().join("libonbeat_client.so"), folder.path().join(name))
+        .unwrap();
+    let mut run = Command::new(&program);
+    run.env("LD_LIBRARY_PATH", folder.path()).env("ONBEAT_SOCKET", "/nonexistent/socket");
+    let words = String::from_utf8(run.output().unwrap().stderr).unwrap();
+    assert!(words.contains("/nonexistent/socket"), "{words}");
 }

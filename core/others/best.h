@@ -81,7 +81,7 @@ OB_FN void ob_best_woke(ob_task_p t OB_ARG, u64 now)
 
 	ob_best_hear(t, now);
 	interval = ob_best_interval(t);
-	t->beats = interval && !t->kernel ? OB_BEST_BEATS + t->beat + interval : 0;
+	t->aim = interval && !t->kernel ? OB_BEST_BEATS + t->beat + interval : 0;
 	t->until = t->used + OB_BEST_BEHIND;
 }
 
@@ -91,12 +91,12 @@ OB_FN void ob_best_goes_on(ob_task_p t OB_ARG, u64 now)
 {
 	u64 interval = ob_best_interval(t);
 
-	if (!t->beats || t->beats > OB_BEST_BEATS + now)
+	if (!t->aim || t->aim > OB_BEST_BEATS + now)
 		return;
 	if (!interval || t->used >= t->until)
-		t->beats = 0;
+		t->aim = 0;
 	else
-		t->beats += ((OB_BEST_BEATS + now - t->beats) / interval + 1) * interval;
+		t->aim += ((OB_BEST_BEATS + now - t->aim) / interval + 1) * interval;
 }
 
 OB_FN void ob_best_place(ob_p ob OB_ARG, ob_task_p t OB_ARG, u64 most, u64 from)
@@ -109,8 +109,8 @@ OB_FN void ob_best_place(ob_p ob OB_ARG, ob_task_p t OB_ARG, u64 most, u64 from)
 		ob_best_woke(t, since);
 	else
 		ob_best_goes_on(t, since);
-	t->notable |= !!t->beats;
-	t->node.key = t->beats ?: OB_BEST_FAIR + t->at;
+	t->notable |= !!t->aim;
+	t->node.key = t->aim ?: OB_BEST_FAIR + t->at;
 }
 
 OB_INLINE void ob_best_taken(ob_p ob, ob_task_p t)
@@ -131,7 +131,7 @@ OB_FN void ob_best_ran(ob_p ob OB_ARG, ob_task_p t OB_ARG, u64 ran)
 {
 	ob_fair_ran(ob, t, ran);
 	if (t->used >= t->until)
-		t->beats = 0;
+		t->aim = 0;
 }
 
 OB_FN void ob_best_slept(ob_p ob OB_ARG, ob_task_p t OB_ARG)
@@ -140,12 +140,12 @@ OB_FN void ob_best_slept(ob_p ob OB_ARG, ob_task_p t OB_ARG)
 	t->burst = (t->burst + ob_min(t->used, OB_BEST_MOST)) / 2;
 	t->used = 0;
 	t->until = 0;
-	t->beats = 0;
+	t->aim = 0;
 }
 
 OB_INLINE u64 ob_best_key(ob_p ob, ob_task_p t)
 {
-	return t->beats ?: OB_BEST_FAIR + t->vtime;
+	return t->aim ?: OB_BEST_FAIR + t->vtime;
 }
 
 /* What `other`, which has run for `ran`, may use until it is taken to be bound by the CPU; 0: it
@@ -154,7 +154,7 @@ OB_INLINE u64 ob_best_left(ob_task_p other, u64 ran)
 {
 	u64 used = other->used + ran;
 
-	return other->beats && used < other->until ? other->until - used : 0;
+	return other->aim && used < other->until ? other->until - used : 0;
 }
 
 OB_INLINE u64 ob_best_beats(ob_p ob, ob_task_p t, ob_task_p other, u64 ran)
@@ -162,7 +162,7 @@ OB_INLINE u64 ob_best_beats(ob_p ob, ob_task_p t, ob_task_p other, u64 ran)
 	u64 left = ob_best_left(other, ran);
 
 	if (t->node.key < OB_BEST_FAIR)
-		return !left || t->node.key < other->beats;
+		return !left || t->node.key < other->aim;
 	return !left && ob_fair_beats(ob, t, other, ran);
 }
 

@@ -3,8 +3,8 @@
 //!
 //! [`scheduler`] loads the shell and talks to it through its [`arena`]; [`engine`] is what of it
 //! the service needs. [`reservations`] is the book: who asked, what was admitted, when it ends;
-//! [`service`] is the socket in front; [`costs`] what the scheduler costs. [`machine`] and [`system`] read the kernel
-//! and the processes.
+//! [`service`] is the socket in front, [`shares`] what some users may hold beyond others; [`costs`]
+//! what the scheduler costs. [`machine`] and [`system`] read the kernel and the processes.
 
 pub mod arena;
 pub mod bpf_skel;
@@ -22,6 +22,7 @@ pub mod reservations;
 pub mod scheduler;
 pub mod service;
 pub mod settings;
+pub mod shares;
 pub mod stats;
 pub mod steering;
 pub mod system;

@@ -40,8 +40,9 @@ pub fn user(
         format!("one user may hold {RESERVATIONS} reservations{over}")
     } else if demand.load() > free {
         format!(
-            "one user may hold {} CPUs in all (the option --max-share of scx_onbeat)",
-            show(total)
+            "this user may hold {} in all (scx_onbeat --max-share; an administrator can give a user or group more \
+             with --limit)",
+            cpus(total)
         )
     } else {
         return Ok(());
@@ -79,12 +80,13 @@ pub fn user(
     }))
 }
 
-/// A number of CPUs, to hundredths.
-fn show(x: Fraction) -> String {
+/// A number of CPUs in words, to hundredths.
+fn cpus(x: Fraction) -> String {
     let hundredths = (x * 100).round().to_integer();
-    match hundredths % 100 {
-        0 => (hundredths / 100).to_string(),
-        rest => format!("{}.{rest:02}", hundredths / 100),
+    match (hundredths / 100, hundredths % 100) {
+        (1, 0) => "1 CPU".into(),
+        (whole, 0) => format!("{whole} CPUs"),
+        (whole, rest) => format!("{whole}.{rest:02} CPUs"),
     }
 }
 

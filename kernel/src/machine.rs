@@ -45,6 +45,12 @@ pub fn format_cpus(cpus: &[u32]) -> String {
     parts.iter().map(show).collect::<Vec<_>>().join(",")
 }
 
+/// In words: `CPU 0`, `CPUs 0-3,6`.
+pub fn name_cpus(cpus: &[u32]) -> String {
+    let word = if cpus.len() == 1 { "CPU" } else { "CPUs" };
+    format!("{word} {}", format_cpus(cpus))
+}
+
 /// CPUs in a list as bits; those beyond [`MAX_CPUS`] are left out.
 pub fn mask_of(cpus: &[u32]) -> u64 {
     cpus.iter().filter(|c| **c < MAX_CPUS).fold(0, |mask, c| mask | 1 << c)
@@ -253,7 +259,7 @@ pub fn check_cpus() -> Result<(), Obstacle> {
     match cpus.last() {
         Some(last) if *last < MAX_CPUS => Ok(()),
         _ => Err(obstacle(
-            format!("CPUs {} are too many", format_cpus(&cpus)),
+            format!("{} are too many", name_cpus(&cpus)),
             format!(
                 "Onbeat serves CPUs 0 to {}; start the kernel with nr_cpus={MAX_CPUS}",
                 MAX_CPUS - 1
@@ -297,6 +303,7 @@ mod tests {
         assert_eq!(parse_cpus("5,1,1-2"), Ok(vec![1, 2, 5]));
         assert_eq!(format_cpus(&[0, 1, 2, 3, 6]), "0-3,6");
         assert_eq!(format_cpus(&[]), "");
+        assert_eq!([&[5][..], &[0, 1, 5]].map(name_cpus), ["CPU 5", "CPUs 0-1,5"]);
         assert_eq!(cpus_of(mask_of(&[0, 63, 64])), [0, 63]);
     }
 

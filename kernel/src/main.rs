@@ -8,10 +8,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail};
-use clap::Parser;
+use anyhow::{Context, Result, anyhow, bail};
+use onbeat_command::MISUSED;
+use onbeat_kernel::arena::Layout;
 use onbeat_kernel::log;
-use onbeat_kernel::machine::{self, format_cpus};
+use onbeat_kernel::machine::{self, name_cpus};
 use onbeat_kernel::priority::Raised;
 use onbeat_kernel::protection::{Need, Protection};
 use onbeat_kernel::rate::{Notice, Rate};
@@ -20,6 +21,7 @@ use onbeat_kernel::reservations::{Book, Peer, Rights};
 use onbeat_kernel::scheduler::{Loading, Scheduler};
 use onbeat_kernel::service::{Service, Socket};
 use onbeat_kernel::settings::Settings;
+use onbeat_kernel::shares::Shares;
 use onbeat_kernel::stats::{self, Metrics};
 use onbeat_kernel::steering::{self, Steering};
 use onbeat_kernel::system::{Proc, System, Watch};
@@ -28,8 +30,10 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use scx_stats::prelude::StatsServer;
 use sd_notify::NotifyState;
 
+mod config;
 mod options;
 
+use config::Given;
 use options::{Options, layout, settings};
 
 /// How often the service looks after what nobody tells it of.
@@ -41,30 +45,71 @@ const LOOK: Duration = Duration::from_millis(20);
 const EJECTED: u8 = 3;
 
 fn main() -> ExitCode {
-    let code = match run(&Options::parse()) {
-        Ok(code) => code,
-        Err(error) => {
+    onbeat_command::generate_if_asked::<Options>();
+    let failed = |code| {
+        move |error: anyhow::Error| {
             log::say(format_args!("{error:#}"));
-            ExitCode::FAILURE
+            code
         }
     };
+    let checked = Given::read().and_then(|given| {
+        let plan = Plan::new(&given.options).map_err(|mistake| given.located(mistake))?;
+        Ok((given.options, plan))
+    });
+    let code = checked.map_err(failed(ExitCode::from(MISUSED))).and_then(|(options, plan)| {
+        let work = match plan {
+            None => look(&options),
+            Some(_) if options.check => {
+                println!("scx_onbeat: these options make sense on this machine");
+                Ok(ExitCode::SUCCESS)
+            }
+            Some(plan) => run(&options, plan),
+        };
+        work.map_err(failed(ExitCode::FAILURE))
+    });
     log::flush();
-    code
+    code.unwrap_or_else(|code| code)
 }
 
-fn run(options: &Options) -> Result<ExitCode> {
+/// What the options mean on this machine.
+struct Plan {
+    sets: Vec<Settings>,
+    layout: Layout,
+    shares: Shares,
+}
+
+impl Plan {
+    /// None if no scheduler is to be started. An error says which option is wrong and what to do.
+    fn new(options: &Options) -> Result<Option<Self>> {
+        if options.help_stats || options.monitor.is_some() {
+            return Ok(None);
+        }
+        let sets = settings(options)?;
+        sets[0].check_servers().map_err(|e| anyhow!("--best-effort-servers: {e}"))?;
+        let layout = layout(options, &sets)?;
+        let shares = Shares::look_up(&options.limits).map_err(anyhow::Error::msg)?;
+        Ok(Some(Self { sets, layout, shares }))
+    }
+}
+
+/// Statistics, of a scheduler that another process has loaded.
+fn look(options: &Options) -> Result<ExitCode> {
     let metrics = Arc::new(Mutex::new(Metrics::default()));
     if options.help_stats {
         stats::server_data(&metrics).describe_meta(&mut std::io::stdout(), None)?;
         return Ok(ExitCode::SUCCESS);
     }
+    if let Some(interval) = options.monitor {
+        stats::monitor(interval, &Signals::catch()?.stop)?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn run(options: &Options, plan: Plan) -> Result<ExitCode> {
+    let Plan { sets, layout, shares } = plan;
+    let metrics = Arc::new(Mutex::new(Metrics::default()));
     // Before anything that must be undone.
     let signals = Signals::catch()?;
-    if let Some(interval) = options.monitor {
-        stats::monitor(interval, &signals.stop)?;
-        return Ok(ExitCode::SUCCESS);
-    }
-    let sets = settings(options)?;
     if let Some(obstacle) = machine::obstacles().first() {
         bail!("{obstacle}");
     }
@@ -72,7 +117,6 @@ fn run(options: &Options) -> Result<ExitCode> {
         Some(pid) => Some(Proc.watch(pid, None).with_context(|| format!("--with {pid}"))?),
         None => None,
     };
-    sets[0].check_servers().map_err(anyhow::Error::msg)?;
     let socket = Socket::bind(&options.socket)?;
     let greeter = socket.greet()?;
     // One for each reservation, whose process is watched.
@@ -80,7 +124,6 @@ fn run(options: &Options) -> Result<ExitCode> {
     let most = Rlimit { current: files.maximum, ..files };
     let _ = setrlimit(Resource::Nofile, most); // the error names it if it does not suffice
     let recorder = options.events.as_deref().map(Recorder::create).transpose()?;
-    let layout = layout(options, &sets)?;
     let mut object = MaybeUninit::uninit();
     let raised = Raised::now();
     let Options { verbose, costs, watchdog, interrupt_cpu, .. } = *options;
@@ -96,8 +139,8 @@ fn run(options: &Options) -> Result<ExitCode> {
     let scheduler = Scheduler::start(&layout, loading, &mut object)?;
     drop(raised);
     let served = |set: &Settings| {
-        let cpus = format_cpus(&machine::cpus_of(layout.online & set.usable & set.set));
-        format!("{} on CPUs {cpus}", set.policy())
+        let cpus = machine::cpus_of(layout.online & set.usable & set.set);
+        format!("{} on {}", set.policy(), name_cpus(&cpus))
     };
     log::say(format_args!(
         "{} of Linux {}; requests at {}",
@@ -125,8 +168,9 @@ fn run(options: &Options) -> Result<ExitCode> {
     book.draw()?;
     book.interrupt_cpu = interrupt_cpu;
     let mut service = Service::new(book, socket);
-    for (stream, uid) in greeter.end() {
-        service.welcome(stream, uid);
+    service.shares = shares;
+    for (stream, uid, gid) in greeter.end() {
+        service.welcome(stream, uid, gid);
     }
     notify(NotifyState::Ready);
     Session {
@@ -288,8 +332,8 @@ impl Session<'_> {
         let text = match protection.set(&needs, most) {
             Ok(short) if short.is_empty() => None,
             Ok(short) => Some(format!(
-                "on CPUs {} real-time threads can delay reservations: SCHED_DEADLINE leaves too little to protect them",
-                format_cpus(&short)
+                "on {} real-time threads can delay reservations: SCHED_DEADLINE leaves too little to protect them",
+                name_cpus(&short)
             )),
             Err(e) => Some(format!("real-time threads can delay reservations: {e:#}")),
         };
@@ -318,7 +362,7 @@ impl Session<'_> {
             return;
         }
         self.counted = Some(Instant::now());
-        let root = Peer { uid: 0, connection: 0 };
+        let root = Peer { uid: 0, connection: 0, share: None };
         let answer = self.service.book.answer(root, Request::Status);
         let Response::Status { reservations, .. } = answer else { return };
         let latest = Metrics::new(&self.service.book.counters(), reservations);

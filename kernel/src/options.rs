@@ -10,6 +10,7 @@ use onbeat_core::ffi::OB_SHARE_QUANTUM;
 use onbeat_kernel::arena::Layout;
 use onbeat_kernel::machine::{self, format_cpus, mask_of};
 use onbeat_kernel::settings::Settings;
+use onbeat_kernel::shares::Limit;
 use onbeat_model::others::Others;
 use onbeat_model::policy::{DEFAULT_SHARE, Order, Policy, Server, Sets};
 use onbeat_model::rank::Servers;
@@ -24,10 +25,17 @@ const RESERVATIONS: usize = 1 << 10;
 ///
 /// Stops on SIGINT or SIGTERM; the kernel's own scheduler takes over then, and also if this
 /// process dies in any other way. Exit status: 0 stopped when asked, 1 could not start or work,
-/// 2 wrong options, 3 the kernel took the scheduler out.
+/// 2 wrong options or configuration, 3 the kernel took the scheduler out.
 #[derive(Debug, Parser)]
 #[command(name = "scx_onbeat", version)]
+#[command(before_help = "Example: scx_onbeat --max-share 30% --limit @audio=80%")]
 pub struct Options {
+    /// Read options from this TOML file, too: KEY = VALUE for each, KEY being an option's name; the command line wins
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    /// Say whether the options make sense on this machine, and end; starts no scheduler
+    #[arg(long)]
+    pub check: bool,
     /// How reservations are served; `onbeat policies` lists them
     #[arg(long, default_value = onbeat_model::policy::DEFAULT)]
     pub policy: String,
@@ -70,6 +78,10 @@ pub struct Options {
     /// What one ordinary user may reserve of the CPUs' total, and take ahead of best-effort work, overruns included
     #[arg(long, default_value = "50%", value_name = "PERCENT")]
     pub max_share: String,
+    /// The same for one user, or for each user in a group, in place of --max-share, such as anna=80% or @audio=80%; a
+    /// user's own goes before groups', and the greatest of these counts (repeatable)
+    #[arg(long = "limit", value_name = "USER|@GROUP=PERCENT")]
+    pub limits: Vec<Limit>,
     /// How long a thread may wait for a CPU before the kernel takes the scheduler out, 1s to 30s
     #[arg(long, default_value = "30s", value_name = "TIME", value_parser = watchdog)]
     pub watchdog: Duration,
@@ -121,7 +133,7 @@ fn percent(option: &str, text: &str, most: u64) -> Result<Fraction> {
 
 /// The policy that `option` names.
 fn policy(options: &Options, option: &str, name: &str) -> Result<(Order, Server)> {
-    let policy: Policy = name.parse()?;
+    let policy: Policy = name.parse().with_context(|| format!("{option} {name}"))?;
     let Policy::Core { order, server } = policy else {
         bail!("{option} {policy} is none of Onbeat's own; `onbeat policies` lists those");
     };

@@ -11,7 +11,7 @@ use onbeat_model::policy::{CORE, Server};
 use onbeat_model::protocol::{self, Holder, Refusal, Request, Reserve, Response};
 use onbeat_model::rank::{Rank, Servers};
 use onbeat_model::taskset::{Portion, VALUE};
-use onbeat_model::units::{Fraction, HOUR, US, format_duration};
+use onbeat_model::units::{Fraction, HOUR, format_duration};
 
 use crate::engine::Engine;
 use crate::limits;
@@ -54,6 +54,8 @@ pub struct Peer {
     pub uid: u32,
     /// Connection, never the same number twice.
     pub connection: u64,
+    /// What the user may hold of the usable CPUs' total, if not what the settings say of all users.
+    pub share: Option<Fraction>,
 }
 
 /// What became of a reservation.
@@ -133,8 +135,8 @@ pub struct Book<E, S> {
     /// Order of best effort in force.
     others: Others,
     held: BTreeMap<u32, Held>,
-    /// Users by their accounts, from 1 on.
-    accounts: Vec<u32>,
+    /// By their numbers, from 1 on.
+    accounts: Vec<accounts::Account>,
     /// By their slots.
     purses: Vec<Option<Pooled>>,
     granted: u64,

@@ -18,6 +18,7 @@ use rustix::net::sockopt::socket_peercred;
 
 use crate::engine::Engine;
 use crate::reservations::{Book, Peer};
+use crate::shares::Shares;
 use crate::system::System;
 
 /// Connections of ordinary users at a time.
@@ -220,6 +221,8 @@ fn too_long() -> Response {
 pub struct Service<E, S> {
     /// Reservations.
     pub book: Book<E, S>,
+    /// Users who may hold another share than all.
+    pub shares: Shares,
     socket: Socket,
     clients: BTreeMap<u64, Client>,
     connections: u64,
@@ -232,8 +235,15 @@ pub struct Service<E, S> {
 impl<E: Engine, S: System> Service<E, S> {
     /// A service that has not answered anybody yet.
     pub fn new(book: Book<E, S>, socket: Socket) -> Self {
-        let swept = Instant::now();
-        Self { book, socket, clients: BTreeMap::new(), connections: 0, pending: false, swept }
+        Self {
+            book,
+            shares: Shares::default(),
+            socket,
+            clients: BTreeMap::new(),
+            connections: 0,
+            pending: false,
+            swept: Instant::now(),
+        }
     }
 
     /// Serves whoever wants something, or returns after `patience`, or when `wake` is readable.
@@ -308,16 +318,17 @@ impl<E: Engine, S: System> Service<E, S> {
             if stream.set_nonblocking(true).is_err() {
                 continue;
             }
-            self.welcome(stream, who.uid.as_raw());
+            self.welcome(stream, who.uid.as_raw(), who.gid.as_raw());
         }
     }
 
-    /// Takes a new connection of user `uid`, or says why not.
-    pub fn welcome(&mut self, stream: UnixStream, uid: u32) {
+    /// Takes a new connection of user `uid` and group `gid`, or says why not.
+    pub fn welcome(&mut self, stream: UnixStream, uid: u32, gid: u32) {
         self.connections += 1;
+        let share = self.shares.of_peer(&stream, uid, gid);
         let mut client = Client {
             stream,
-            peer: Peer { uid, connection: self.connections },
+            peer: Peer { uid, connection: self.connections, share },
             input: Vec::new(),
             begun: None,
             output: Vec::new(),

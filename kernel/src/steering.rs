@@ -12,7 +12,7 @@ use anyhow::{Context, Result, bail};
 use rustix::process::Pid;
 use rustix::thread::{CpuSet, sched_setaffinity};
 
-use crate::machine::{MAX_CPUS, cpus_of, format_cpus};
+use crate::machine::{MAX_CPUS, cpus_of, name_cpus};
 
 mod files;
 
@@ -268,8 +268,8 @@ impl Steering {
             let put = self.put_back(None).err().map(|e| format!("; {e:#}"));
             self.take_threads();
             return Some(format!(
-                "the interrupt CPU {cpu} is off line: interrupts go to CPUs {} until it is back{}",
-                format_cpus(&cpus_of(online)),
+                "the interrupt CPU {cpu} is off line: interrupts go to {} until it is back{}",
+                name_cpus(&cpus_of(online)),
                 put.unwrap_or_default()
             ));
         }

@@ -62,7 +62,7 @@ fn an_ordinary_user_fills_its_own_group_and_nobody_else_s() {
     assert_eq!(said("user-own"), "granted");
     assert_eq!(said("user-nested"), "granted");
     assert_eq!(said("user-member"), "granted");
-    assert!(said("user-too-much").contains("one user may hold"), "{}", said("user-too-much"));
+    assert!(said("user-too-much").contains("this user may hold"), "{}", said("user-too-much"));
 }
 
 #[test]

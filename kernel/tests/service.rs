@@ -104,7 +104,7 @@ fn interrupts_go_to_the_interrupt_cpu_and_back_also_after_a_kill() {
 #[test]
 fn an_ordinary_user_reserves_for_own_processes_up_to_the_limit() {
     fact_is("user-own", "Granted");
-    fact_is("user-limit", "one user may hold 1 CPUs in all");
+    fact_is("user-limit", "this user may hold 1 CPU in all");
     fact_is("user-limit", "would fit: a budget of 9ms every 20ms");
     fact_is("user-fitting", "Granted");
     fact_is("user-foreign", "does not belong to user 1000");

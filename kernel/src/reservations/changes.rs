@@ -58,7 +58,6 @@ impl<E: Engine, S: System> Book<E, S> {
     }
 
     fn rebook_room(&mut self, room: usize, all: bool) {
-        let rate = self.rate();
         let settings = &self.rooms[room].settings;
         let mut admission = Admission::new(settings.machine(self.online, &self.above));
         // Members are where their groups are.
@@ -68,6 +67,7 @@ impl<E: Engine, S: System> Book<E, S> {
         live.sort_unstable();
         for (_, id) in live {
             let held = &self.held[&id];
+            let rate = self.rate_of(held.record.uid);
             let (place, fits) = admission.keep(id, &held.demand, &held.place);
             if (all || place != held.place)
                 && let Err(e) = self.engine.place(id, &place, rate)

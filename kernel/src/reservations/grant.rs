@@ -116,8 +116,8 @@ impl<E: Engine, S: System> Book<E, S> {
     pub(super) fn refuse(&mut self, mut refusal: Refusal) -> Response {
         self.refused += 1;
         let nearest = &mut refusal.nearest;
-        nearest.budget_ns = nearest.budget_ns.map(|b| if b > 100 * US { b / US * US } else { b });
-        nearest.period_ns = nearest.period_ns.map(|p| p.next_multiple_of(US).min(HOUR));
+        nearest.budget_ns = nearest.budget_ns.map(|b| b / grain(b) * grain(b));
+        nearest.period_ns = nearest.period_ns.map(|p| p.next_multiple_of(grain(p)).min(HOUR));
         Response::Refused(refusal)
     }
 
@@ -239,7 +239,7 @@ impl<E: Engine, S: System> Book<E, S> {
         let mine = || self.held.values().filter(|h| h.record.uid == peer.uid);
         // Members take of what their groups hold.
         let live = mine().filter(|h| h.state == State::Live && h.within.is_none());
-        let total = self.user_total();
+        let total = self.user_total(peer.share);
         let held: Vec<(u32, &Demand)> = live.map(|h| (h.record.id, &h.demand)).collect();
         let ended = mine().filter(|h| h.state != State::Live).count();
         let admission = &self.rooms[room].admission;
@@ -395,6 +395,12 @@ impl<E: Engine, S: System> Book<E, S> {
         }
         (joined, left_out.len())
     }
+}
+
+/// What a time is rounded to for people: to three digits, or to four if these say it exactly.
+pub(super) fn grain(ns: u64) -> u64 {
+    let digit = |n: u32| 10_u64.pow((ns.max(1).ilog10() + 1).saturating_sub(n));
+    if ns.is_multiple_of(digit(4)) { digit(4) } else { digit(3) }
 }
 
 /// Whether a process acts as who asks and nobody else.

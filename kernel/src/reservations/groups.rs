@@ -15,7 +15,7 @@ use super::parts::Newcomer;
 use super::{Book, Held, Inside, Peer, Problem, State, problem};
 use crate::engine::Engine;
 use crate::limits;
-use crate::machine::{cpus_of, format_cpus, mask_of};
+use crate::machine::{cpus_of, mask_of, name_cpus};
 use crate::scheduler::{Limit, Reservation};
 use crate::system::System;
 
@@ -199,9 +199,9 @@ impl<E: Engine, S: System> Book<E, S> {
         let all = u64::MAX >> (64 - self.common().cpus);
         let cpus = demand.cpus.as_ref().map_or(all, |list| mask_of(list));
         if at.cpus & cpus == 0 {
-            let there = format_cpus(&cpus_of(at.cpus));
+            let there = name_cpus(&cpus_of(at.cpus));
             return problem(
-                format!("the group is served on the CPUs {there}, of which none may be used"),
+                format!("the group is served on {there}, of which none may be used"),
                 "choose other CPUs, or another group",
             );
         }
@@ -223,7 +223,7 @@ impl<E: Engine, S: System> Book<E, S> {
     ) -> Result<Option<Limit>, Problem> {
         match group {
             Some(_) => Ok(None),
-            None => self.account(peer.uid).map(Some),
+            None => self.account(peer).map(Some),
         }
     }
 

@@ -9,7 +9,7 @@ use onbeat_model::units::{Fraction, clip};
 
 use super::{Book, Problem, problem};
 use crate::engine::Engine;
-use crate::machine::{cpus_of, format_cpus, mask_of};
+use crate::machine::{cpus_of, mask_of, name_cpus};
 use crate::settings::Settings;
 use crate::system::System;
 
@@ -102,9 +102,9 @@ impl<E: Engine, S: System> Book<E, S> {
         if may & set.set == 0 {
             return problem(
                 format!(
-                    "the set {:?} has the CPUs {}, of which none may be used",
+                    "the set {:?} has {}, of which none may be used",
                     set.name,
-                    format_cpus(&cpus_of(set.set))
+                    name_cpus(&cpus_of(set.set))
                 ),
                 "choose other CPUs or another set, or change the process's affinity (taskset)",
             );

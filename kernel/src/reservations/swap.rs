@@ -198,11 +198,12 @@ impl<E: Engine, S: System> Book<E, S> {
         // Who has not been taken over waits for us: not for others' turns in between. Each step is short; all that
         // takes long, such as to look through /proc, was done before, as those who run here wait meanwhile.
         let _raised = Raised::now();
-        let (rate, domains) = (self.rate(), is.domains());
+        let domains = is.domains();
         let anew = !(was.isolates() && is.isolates() && was.domains() == domains);
         domains.iter().try_for_each(|cpus| self.engine.regroup(*cpus)).map_err(failed)?;
         for Planned { id, place, kind, .. } in planned {
             let rule = Rule { kind: kind.unwrap_or(is.kind()), order: is.core_order(), anew };
+            let rate = self.rate_of(self.held[id].record.uid);
             self.engine.swap(*id, place, rate, rule).map_err(failed)?;
         }
         domains.iter().try_for_each(|cpus| self.engine.regroup(*cpus)).map_err(failed)

@@ -277,9 +277,9 @@ fn ask(pid: u32, budget_ms: u64, period_ms: u64) -> Request {
     })
 }
 
-const ROOT: Peer = Peer { uid: 0, connection: 1 };
-const USER: Peer = Peer { uid: 1000, connection: 2 };
-const OTHER: Peer = Peer { uid: 1001, connection: 3 };
+const ROOT: Peer = Peer { uid: 0, connection: 1, share: None };
+const USER: Peer = Peer { uid: 1000, connection: 2, share: None };
+const OTHER: Peer = Peer { uid: 1001, connection: 3, share: None };
 
 fn words(book: &mut Book<Fake, Fake>) -> String {
     book.notices().into_iter().map(|notice| notice.text + "\n").collect()
@@ -304,6 +304,26 @@ fn failed(answer: Response) -> String {
         Response::Error { message, remedy } => format!("{message}; {remedy}"),
         other => panic!("{other:?}"),
     }
+}
+
+#[test]
+fn what_would_fit_is_told_in_round_numbers_on_the_side_that_fits() {
+    let (mut book, fake) = book(Order::PARTITIONED_EDF, 1);
+    (10..13).for_each(|pid| fake.process(pid, 0, 1));
+    granted(book.answer(ROOT, ask(10, 50, 100)));
+    // 45 % is left: 18.45 ms of 41 ms, exactly; 25 ms need 55.5… ms.
+    let nearest = refused(book.answer(ROOT, ask(11, 25, 41))).nearest;
+    assert_eq!(
+        nearest,
+        protocol::Nearest { budget_ns: Some(18_450_000), period_ns: Some(55_600_000) }
+    );
+    // Of 13.37 ms it is 6.0165 ms.
+    let Request::Reserve(odd) = ask(11, 10, 20) else { unreachable!() };
+    let odd = Reserve { period_ns: 13_370_000, ..odd };
+    let nearest = refused(book.answer(ROOT, Request::Reserve(odd.clone()))).nearest;
+    assert_eq!(nearest.budget_ns, Some(6_010_000));
+    let fits = Reserve { budget_ns: 6_010_000, ..odd };
+    granted(book.answer(ROOT, Request::Reserve(fits)));
 }
 
 #[test]

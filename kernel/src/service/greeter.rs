@@ -12,12 +12,15 @@ use rustix::net::sockopt::socket_peercred;
 
 use super::{CLIENTS, CLIENTS_OF_A_USER, CLIENTS_OF_ROOT, Socket};
 
+/// A connection with its user and group.
+pub type Waiting = (UnixStream, u32, u32);
+
 /// A thread that greets.
 #[derive(Debug)]
 pub struct Greeter {
     /// Closed when the thread is to end.
     stop: UnixStream,
-    thread: JoinHandle<Vec<(UnixStream, u32)>>,
+    thread: JoinHandle<Vec<Waiting>>,
 }
 
 impl Socket {
@@ -34,8 +37,8 @@ impl Socket {
 }
 
 impl Greeter {
-    /// Ends; returns the connections with their users.
-    pub fn end(self) -> Vec<(UnixStream, u32)> {
+    /// Ends; returns the connections.
+    pub fn end(self) -> Vec<Waiting> {
         drop(self.stop);
         self.thread.join().unwrap_or_default()
     }
@@ -47,8 +50,8 @@ fn hung_up(stream: &UnixStream) -> bool {
     poll(&mut fds, Some(&now)).is_ok_and(|n| n > 0)
 }
 
-fn greet(listener: &UnixListener, stopped: &UnixStream) -> Vec<(UnixStream, u32)> {
-    let mut kept: Vec<(UnixStream, u32)> = Vec::new();
+fn greet(listener: &UnixListener, stopped: &UnixStream) -> Vec<Waiting> {
+    let mut kept: Vec<Waiting> = Vec::new();
     let mut hello = serde_json::to_vec(&Response::Starting).unwrap_or_default();
     hello.push(b'\n');
     loop {
@@ -66,15 +69,15 @@ fn greet(listener: &UnixListener, stopped: &UnixStream) -> Vec<(UnixStream, u32)
         let Ok(who) = socket_peercred(&stream) else { continue };
         let uid = who.uid.as_raw();
         let most = if uid == 0 { CLIENTS_OF_ROOT } else { CLIENTS_OF_A_USER };
-        let fits = |kept: &[(UnixStream, u32)]| {
-            let same = kept.iter().filter(|(_, user)| *user == uid).count();
+        let fits = |kept: &[Waiting]| {
+            let same = kept.iter().filter(|(_, user, _)| *user == uid).count();
             same < most && (uid == 0 || kept.len() < CLIENTS)
         };
         if !fits(&kept) {
-            kept.retain(|(stream, _)| !hung_up(stream));
+            kept.retain(|(stream, ..)| !hung_up(stream));
         }
         if fits(&kept) && stream.set_nonblocking(true).is_ok() && stream.write_all(&hello).is_ok() {
-            kept.push((stream, uid));
+            kept.push((stream, uid, who.gid.as_raw()));
         }
     }
 }

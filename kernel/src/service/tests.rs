@@ -206,7 +206,7 @@ fn one_more_client_than_there_is_room_for_is_told_so() {
 fn crowded(bench: &mut Bench) -> Vec<UnixStream> {
     let others = (0..CLIENTS).map(|i| {
         let (here, there) = UnixStream::pair().unwrap();
-        bench.service.welcome(there, 1000 + (i / CLIENTS_OF_A_USER) as u32);
+        bench.service.welcome(there, 1000 + (i / CLIENTS_OF_A_USER) as u32, 100);
         here
     });
     others.collect()
@@ -222,12 +222,12 @@ fn idle_connections_of_many_users_shut_out_neither_root_nor_another_user() {
     let _crowd = crowded(&mut bench);
     assert_eq!(bench.service.clients.len(), CLIENTS);
     let (_root, there) = UnixStream::pair().unwrap();
-    bench.service.welcome(there, 0);
+    bench.service.welcome(there, 0, 0);
     assert_eq!(connections(&bench, 0), 1);
     // A newcomer takes the place of one of those who have most, until all have as many.
     for i in 0..CLIENTS_OF_A_USER {
         let (_, there) = UnixStream::pair().unwrap();
-        bench.service.welcome(there, 5000);
+        bench.service.welcome(there, 5000, 100);
         assert!(connections(&bench, 5000) > 0, "{i}");
         assert!(bench.service.clients.len() <= CLIENTS + 1);
     }
@@ -266,8 +266,8 @@ fn who_comes_while_the_service_starts_is_told_so_and_served_afterwards() {
     let answer: Option<Response> = read_message(&mut early, 1 << 20).unwrap();
     assert_eq!(answer, Some(Response::Starting));
     let mut bench = Bench::of(folder, socket);
-    for (stream, uid) in greeter.end() {
-        bench.service.welcome(stream, uid);
+    for (stream, uid, gid) in greeter.end() {
+        bench.service.welcome(stream, uid, gid);
     }
     bench.turns(3);
     let answer: Option<Response> = read_message(&mut early, 1 << 20).unwrap();

@@ -7,7 +7,12 @@ use clap::Parser;
 use onbeat_lab::{Flavour, fetch, movie};
 
 #[derive(Parser)]
-#[command(about = "Downloads what the lab needs: kernels and movies")]
+#[command(
+    name = "onbeat-fetch",
+    version,
+    about = "Downloads what the lab needs: kernels and movies"
+)]
+#[command(before_help = "Example: onbeat-fetch plain")]
 struct Options {
     /// `plain`, `rt` (kernels), `movies`; all of them when none is named
     what: Vec<String>,
@@ -17,7 +22,7 @@ struct Options {
 }
 
 fn main() -> ExitCode {
-    let options = Options::parse();
+    let options: Options = onbeat_command::parse();
     let all = ["plain", "rt", "movies"].map(str::to_owned).to_vec();
     let wanted = if options.what.is_empty() { all } else { options.what };
     for what in &wanted {

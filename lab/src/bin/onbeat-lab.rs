@@ -8,10 +8,16 @@ use std::sync::atomic::AtomicBool;
 
 use anyhow::Context;
 use clap::Parser;
+use onbeat_command::FAILED_ITSELF;
 use onbeat_lab::{Exit, Progress, options::LabOptions};
 
 #[derive(Parser)]
-#[command(about = "Runs a command on a stock Linux kernel in deterministic virtual time")]
+#[command(
+    name = "onbeat-lab",
+    version,
+    about = "Runs a command on a stock Linux kernel in deterministic virtual time"
+)]
+#[command(before_help = "Example: onbeat-lab --cpus 2 -- sh -c 'uname -r; nproc'")]
 struct Options {
     #[command(flatten)]
     lab: LabOptions,
@@ -21,11 +27,11 @@ struct Options {
 }
 
 fn main() -> ExitCode {
-    match run(&Options::parse()) {
+    match run(&onbeat_command::parse_as(FAILED_ITSELF)) {
         Ok(status) => ExitCode::from(status),
         Err(error) => {
             eprintln!("onbeat-lab: {error:#}");
-            ExitCode::from(125)
+            ExitCode::from(FAILED_ITSELF)
         }
     }
 }

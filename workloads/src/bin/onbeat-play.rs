@@ -23,6 +23,7 @@ use std::process::ExitCode;
 /// late ones too.
 #[derive(Parser)]
 #[command(name = "onbeat-play", version)]
+#[command(before_help = "Example: onbeat-play --display window film.mkv")]
 struct Args {
     /// The movie
     movie: PathBuf,
@@ -90,7 +91,7 @@ fn parse_size(text: &str) -> Result<(u32, u32), String> {
 }
 
 fn main() -> ExitCode {
-    exit_code("onbeat-play", run(Args::parse()))
+    exit_code("onbeat-play", run(onbeat_command::parse()))
 }
 
 /// Jobs or pictures that `--duration` and `--frames` ask for.

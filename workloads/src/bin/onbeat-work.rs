@@ -15,6 +15,7 @@ use std::process::{Command, ExitCode};
 /// Burns a given amount of CPU time in every period, or all it can get.
 #[derive(Parser)]
 #[command(name = "onbeat-work", version)]
+#[command(before_help = "Example: onbeat-work --period 40ms --work 10ms --duration 5s --mark")]
 struct Args {
     /// Time between releases
     #[arg(long, value_parser = parse_duration, default_value = "41ms")]
@@ -52,7 +53,7 @@ struct Args {
 }
 
 fn main() -> ExitCode {
-    exit_code("onbeat-work", run(Args::parse()))
+    exit_code("onbeat-work", run(onbeat_command::parse()))
 }
 
 fn run(args: Args) -> Result<()> {

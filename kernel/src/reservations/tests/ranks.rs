@@ -94,7 +94,7 @@ fn servers_of_best_effort_that_cannot_be_are_refused_with_what_to_do_and_nothing
     let (mut book, _) = preset();
     assert!(said(&mut book, ROOT, TWO).contains("--best-effort-servers 0:5ms:50ms"));
     let (mut book, fake) = drawing();
-    let peer = Peer { uid: 1000, connection: 7 };
+    let peer = Peer { uid: 1000, connection: 7, share: None };
     assert!(said(&mut book, peer, TWO).contains("root's to make"));
     assert!(said(&mut book, ROOT, Servers { count: 0, ..TWO }).contains("1 or more"));
     assert!(said(&mut book, ROOT, Servers { budget: 0, ..TWO }).contains("from 1ns"));
