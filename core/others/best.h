@@ -99,7 +99,7 @@ OB_FN void ob_best_goes_on(ob_task_p t OB_ARG, u64 now)
 		t->aim += ((OB_BEST_BEATS + now - t->aim) / interval + 1) * interval;
 }
 
-OB_FN void ob_best_place(ob_p ob OB_ARG, ob_task_p t OB_ARG, u64 most, u64 from)
+OB_INLINE void ob_best_place(ob_p ob, ob_task_p t, u64 most, u64 from)
 {
 	u64 since = ~t->node.over;
 
@@ -118,7 +118,7 @@ OB_INLINE void ob_best_taken(ob_p ob, ob_task_p t)
 	t->vtime = t->at;
 }
 
-OB_FN void ob_best_begin(ob_p ob OB_ARG, ob_cpu_p c OB_ARG, ob_task_p t OB_ARG)
+OB_INLINE void ob_best_begin(ob_p ob, ob_cpu_p c, ob_task_p t)
 {
 	ob_fair_begin(ob, c, t);
 	if (!t->until)
@@ -127,14 +127,14 @@ OB_FN void ob_best_begin(ob_p ob OB_ARG, ob_cpu_p c OB_ARG, ob_task_p t OB_ARG)
 		ob_best_goes_on(t, c->started);
 }
 
-OB_FN void ob_best_ran(ob_p ob OB_ARG, ob_task_p t OB_ARG, u64 ran)
+OB_INLINE void ob_best_ran(ob_p ob, ob_task_p t, u64 ran)
 {
 	ob_fair_ran(ob, t, ran);
 	if (t->used >= t->until)
 		t->aim = 0;
 }
 
-OB_FN void ob_best_slept(ob_p ob OB_ARG, ob_task_p t OB_ARG)
+OB_INLINE void ob_best_slept(ob_p ob, ob_task_p t)
 {
 	/* Jobs may be longer than a slice. */
 	t->burst = (t->burst + ob_min(t->used, OB_BEST_MOST)) / 2;
