@@ -59,7 +59,7 @@ impl Random {
     }
 }
 
-/// The greatest share of 8 s that any of `generations` times 8 programs has beside three loops, ns.
+/// The greatest share of ten seconds that any of `generations` times 8 programs has beside three loops, ns.
 fn most(order: Others, seed: u64, generations: usize) -> (u64, Cheat) {
     let mut random = Random(seed);
     let had = |cheat: &Cheat| had_by_a_liar(order, &cheat.works, &cheat.pauses).iter().sum::<u64>();
@@ -82,8 +82,7 @@ fn most(order: Others, seed: u64, generations: usize) -> (u64, Cheat) {
 
 fn none_found(order: Others, seed: u64, generations: usize) {
     let (had, cheat) = most(order, seed, generations);
-    // A quarter of eight seconds.
-    let part = 2 * SECOND;
+    let part = 10 * SECOND / 4;
     println!("{order}: {:.3} of its part by {cheat:?}", had as f64 / part as f64);
     assert!(had <= part + part / 50, "{order}: {} ms by {cheat:?}", had / MS);
 }
@@ -91,7 +90,7 @@ fn none_found(order: Others, seed: u64, generations: usize) {
 #[test]
 fn no_program_is_found_that_has_two_per_cent_more_than_its_share_under_fair_or_berate() {
     for order in [Others::Fair, Others::Berate] {
-        none_found(order, 88172645463325252, 12);
+        none_found(order, 88172645463325252, 60);
     }
 }
 
@@ -100,7 +99,7 @@ fn no_program_is_found_that_has_two_per_cent_more_than_its_share_under_fair_or_b
 fn nor_in_a_long_search() {
     for seed in 1..9 {
         for order in [Others::Fair, Others::Berate] {
-            none_found(order, seed * 0x9e37_79b9_7f4a_7c15, 60);
+            none_found(order, 0x9e37_79b9_7f4a_7c15 >> seed, 1000);
         }
     }
 }

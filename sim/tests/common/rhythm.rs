@@ -74,7 +74,7 @@ pub fn late_of_one(order: Others, period: u64, permille: u64, loops: &[u64]) -> 
     late(order, 1, &[Periodic { first: 333 * US, period, times }], loops)[0]
 }
 
-/// What a thread of one CPU had in each of 9 seconds, beside three loops, that runs for the next of `works` and sleeps
+/// What a thread of one CPU had in each of ten seconds, beside three loops, that runs for the next of `works` and sleeps
 /// for the next of `pauses`, again and again, us.
 pub fn had_by_a_liar(order: Others, works: &[u64], pauses: &[u64]) -> Vec<u64> {
     let mut core = core(order, 1, &[NICE_0; 4]);
@@ -118,6 +118,5 @@ pub fn had_by_a_liar(order: Others, works: &[u64], pauses: &[u64]) -> Vec<u64> {
             runs = NOBODY;
         }
     }
-    had.truncate(9);
-    had.split_off(1)
+    had
 }
