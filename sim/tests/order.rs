@@ -223,6 +223,7 @@ fn set_of(case: &Case) -> TaskSet {
         best_effort: Some(BestEffort {
             count: case.best_effort as u32,
             nice: 0,
+            baseline: None,
             order: Others::default(),
             servers: None,
             group: None,
