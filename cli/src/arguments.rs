@@ -26,3 +26,69 @@ pub fn duration(text: &str) -> Result<Time, String> {
 pub fn cpus(text: &str) -> Result<Cpus, String> {
     parse_cpus(text).map(Cpus)
 }
+
+/// CPU time in each period: so much, or a part of it.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Budget {
+    /// ns.
+    Time(Time),
+    /// Per cent of the period.
+    Percent(f64),
+}
+
+impl Budget {
+    /// Of a period of so many ns, ns; at least 1.
+    pub fn of(self, period: Time) -> Time {
+        match self {
+            Self::Time(time) => time,
+            Self::Percent(percent) => ((period as f64 * percent / 100.0).round() as Time).max(1),
+        }
+    }
+}
+
+/// A budget such as `25ms` or `60%`.
+///
+/// # Errors
+/// It is none; says what to write.
+pub fn budget(text: &str) -> Result<Budget, String> {
+    let Some(number) = text.strip_suffix('%') else { return duration(text).map(Budget::Time) };
+    match number.trim().parse::<f64>() {
+        Ok(percent) if percent > 0.0 && percent <= 100.0 => Ok(Budget::Percent(percent)),
+        _ => Err("write a part of the period above 0% and up to 100%, such as 60%".into()),
+    }
+}
+
+/// The period of something that comes so often a second, ns.
+///
+/// # Errors
+/// It comes less than once in an hour, or more often than a million times a second; says what to write.
+pub fn rate(text: &str) -> Result<Time, String> {
+    match text.parse::<f64>() {
+        Ok(rate) if (1.0 / 3600.0..=1e6).contains(&rate) => Ok((1e9 / rate).round() as Time),
+        _ => Err("write how often a second, from 0.001 to 1000000, such as 24 or 59.94".into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn budgets_are_times_or_parts_of_the_period() {
+        assert_eq!(budget("25ms").unwrap().of(41_000_000), 25_000_000);
+        assert_eq!(budget("60%").unwrap().of(40_000_000), 24_000_000);
+        assert_eq!(budget("0.001%").unwrap().of(1_000), 1);
+        for wrong in ["0%", "-1%", "101%", "%", "NaN%", "inf%", "25", ""] {
+            assert!(budget(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn rates_become_periods() {
+        assert_eq!(rate("24").unwrap(), 41_666_667);
+        assert_eq!(rate("1000").unwrap(), 1_000_000);
+        for wrong in ["0", "-24", "1e9", "NaN", "inf", "24fps", ""] {
+            assert!(rate(wrong).is_err(), "{wrong}");
+        }
+    }
+}

@@ -216,12 +216,32 @@ fn wait_for(pid: i32) -> Option<u8> {
     }
 }
 
-/// Its status as shells report it, if process `pid` has ended.
-pub fn ended(pid: i32) -> Option<u8> {
+/// How a process ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct End {
+    /// Its status as shells report it.
+    pub code: u8,
+    /// The signal that ended it, if one did.
+    pub signal: Option<i32>,
+}
+
+/// How process `pid` has ended, if it has.
+pub fn ended(pid: i32) -> Option<End> {
     let mut status = 0;
     // SAFETY: the status outlives the call.
     let done = unsafe { libc::waitpid(pid, &mut status, libc::WNOHANG) } == pid;
-    done.then(|| code(status))
+    let signal = libc::WIFSIGNALED(status).then(|| libc::WTERMSIG(status));
+    done.then(|| End { code: code(status), signal })
+}
+
+/// What a signal is called, such as "9 (Killed)".
+pub fn name_of_signal(signal: i32) -> String {
+    // SAFETY: it returns a string of its own, or none; this process has no other thread that asks.
+    let name = unsafe {
+        let name = libc::strsignal(signal);
+        (!name.is_null()).then(|| std::ffi::CStr::from_ptr(name).to_string_lossy().into_owned())
+    };
+    name.map_or_else(|| signal.to_string(), |name| format!("{signal} ({name})"))
 }
 
 fn code(status: i32) -> u8 {

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! `onbeat run`: a program under a reservation.
 
+mod report;
+mod watch;
+
 use std::ffi::OsString;
-use std::io::Write;
 use std::path::Path;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -11,17 +13,15 @@ use anyhow::{Context, Result};
 use clap::Args;
 use onbeat_client::{Error, Grant, Params, Service};
 use onbeat_command::FAILED_ITSELF;
-use onbeat_kernel::machine::name_cpus;
 use onbeat_model::policy::Policy;
 use onbeat_model::protocol::{self, Request, Response};
 use onbeat_model::rank::Rank;
-use onbeat_model::units::format_duration;
-use serde::Serialize;
 
-use crate::arguments::{Cpus, Time, cpus, duration};
-use crate::guest::{self, Held, Signals};
+use crate::arguments::{Budget, Cpus, Time, budget, cpus, duration, rate};
+use crate::guest::{self, End, Held, Signals};
 use crate::launch::{self, Own};
-use crate::output::print;
+use report::report;
+use watch::Watch;
 
 /// The reservation does not fit (sysexits' EX_TEMPFAIL: it may fit later).
 const REFUSED: u8 = 75;
@@ -35,21 +35,31 @@ const VANISH: Duration = Duration::from_millis(500);
 /// loaded for the time of the run.
 ///
 /// On exit, standard error says what the program got. A program that leaves processes behind
-/// keeps its reservation until they have ended, or `onbeat release` ends it.
+/// keeps its reservation until they have ended, or `onbeat release` ends it. If the service ends
+/// the program goes on without a reservation, and has it again when the service is back; both are
+/// said at once.
 ///
 /// Exit status: the program's own (128 + N if signal N killed it); 75 the reservation does not fit;
-/// 125 Onbeat failed, or the options make no sense; 126 the program cannot be executed; 127 there is
-/// no such program.
+/// 125 Onbeat failed, the options make no sense, or the program ended well but was without its
+/// reservation for a while; 126 the program cannot be executed; 127 there is no such program.
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
-#[command(before_help = "Example: onbeat run --period 41.7ms --budget 25ms -- mpv film.mkv")]
+#[command(before_help = "Example: onbeat run --fps 24 --budget 60% mpv film.mkv")]
 pub struct Options {
-    /// Time between releases of work, such as 41.7ms for 24 frames a second
-    #[arg(long, value_parser = duration, allow_hyphen_values = true)]
-    period: Time,
-    /// CPU time in each period, such as 25ms
-    #[arg(long, value_parser = duration, allow_hyphen_values = true)]
-    budget: Time,
+    /// Time between releases of work, such as 41.7ms; or --fps, or --hz. (`onbeat status --beats` tells the rhythms
+    /// of programs that run)
+    #[arg(short, long, value_parser = duration, allow_hyphen_values = true)]
+    #[arg(required_unless_present_any = ["fps", "hz"], conflicts_with_all = ["fps", "hz"])]
+    period: Option<Time>,
+    /// Frames a second, such as 24 or 59.94
+    #[arg(long, value_name = "N", value_parser = rate, allow_hyphen_values = true, conflicts_with = "hz")]
+    fps: Option<Time>,
+    /// How often a second work is released, such as 1000
+    #[arg(long, value_name = "N", value_parser = rate, allow_hyphen_values = true)]
+    hz: Option<Time>,
+    /// CPU time in each period, such as 25ms or 60%
+    #[arg(short, long, value_parser = budget, allow_hyphen_values = true)]
+    budget: Budget,
     /// Time from release until the work must be done [default: the period]
     #[arg(long, value_parser = duration, allow_hyphen_values = true)]
     deadline: Option<Time>,
@@ -84,8 +94,11 @@ pub struct Options {
     /// The program marks its jobs through Onbeat's library
     #[arg(long)]
     marks: bool,
+    /// Shell command to run when the reservation is lost, released, restored or refused: ONBEAT_CHANGE says which
+    #[arg(long, value_name = "COMMAND")]
+    on_change: Option<OsString>,
     /// The program and its arguments
-    #[arg(last = true, required = true, value_name = "PROGRAM")]
+    #[arg(required = true, trailing_var_arg = true, value_name = "PROGRAM")]
     program: Vec<OsString>,
 }
 
@@ -106,7 +119,8 @@ pub fn run(options: &Options) -> Result<ExitCode> {
 
 impl Options {
     fn params(&self) -> Params {
-        let mut params = Params::new(self.budget, self.period);
+        let period = self.period.or(self.fps).or(self.hz).expect("one of them is required");
+        let mut params = Params::new(self.budget.of(period), period);
         if let Some(deadline) = self.deadline {
             params = params.with_deadline(deadline);
         }
@@ -153,10 +167,8 @@ fn supervise(options: &Options) -> Result<ExitCode> {
     let wish =
         launch::Wish { policy: options.policy.as_deref(), no_isolation: options.no_isolation };
     let (service, own) = launch::connect(&wish, &signals)?;
-    let mut run = Run { service, own, signals, name: name_of(&program) };
-    let result = run.run(options, &program);
-    run.finish();
-    result
+    let mut run = Run { own, signals, name: name_of(&program) };
+    run.run(options, &program, service)
 }
 
 /// The program's name as reservations carry it.
@@ -167,61 +179,72 @@ fn name_of(program: &Path) -> String {
 }
 
 struct Run {
-    service: Service,
     own: Option<Own>,
     signals: Signals,
     name: String,
 }
 
 impl Run {
-    fn run(&mut self, options: &Options, program: &Path) -> Result<ExitCode> {
+    /// Runs it, and takes the scheduler out again if it was loaded for this run and nobody else needs it.
+    fn run(&mut self, options: &Options, program: &Path, mut service: Service) -> Result<ExitCode> {
         let held = Held::fork(program, &options.program, &self.signals)?;
         let params = options.params();
         let pid = held.pid;
-        let grant = match self.service.reserve(pid as u32, &self.name, &params) {
+        let grant = match service.reserve(pid as u32, &self.name, &params) {
             Ok(grant) => grant,
             Err(error) => {
                 held.dismiss();
+                self.finish(Some(service));
                 return Err(error.into());
             }
         };
         let begin = Instant::now();
         if let Err(error) = held.go() {
-            let _ = self.service.release(grant.id); // it ends with the process anyway
+            let _ = service.release(grant.id); // it ends with the process anyway
             complain!("onbeat: \"{}\" cannot be executed: {error}", program.display());
+            self.finish(Some(service));
             return Ok(ExitCode::from(match error.raw_os_error() {
                 Some(libc::ENOENT) => guest::NOT_FOUND,
                 _ => guest::NOT_EXECUTABLE,
             }));
         }
-        let code = self.wait(pid);
+        let mut watch = Watch::new(service, grant, options.on_change.clone());
+        let end = self.wait(pid, &params, &mut watch);
         let elapsed = begin.elapsed();
-        match self.settle(&grant, pid as u32) {
-            Ok(Some(got)) => report(options, &grant, &got, elapsed, code)?,
-            Ok(None) => (),
-            Err(error) => {
-                let lost = matches!(
-                    error.downcast_ref(),
-                    Some(Error::Protocol(_) | Error::NoService { .. })
-                );
-                let since =
-                    if lost { "; the service has ended, and the reservation with it" } else { "" };
-                complain!("onbeat: what {} got is not known: {error}{since}", self.name);
+        if let Some(signal) = end.signal {
+            complain!(
+                "onbeat: {} was ended by signal {}",
+                self.name,
+                guest::name_of_signal(signal)
+            );
+        }
+        if watch.held
+            && let Some(service) = &mut watch.service
+        {
+            match self.settle(service, &watch.grant, pid as u32) {
+                Ok(Some(got)) => report(options.json, &watch.grant, &got, elapsed, end.code)?,
+                Ok(None) => (),
+                Err(error) => {
+                    watch.lost = true;
+                    complain!("onbeat: what {} got is not known: {error}", self.name);
+                }
             }
         }
-        Ok(ExitCode::from(code))
+        self.finish(watch.service.take());
+        Ok(ExitCode::from(if watch.lost && end.code == 0 { FAILED_ITSELF } else { end.code }))
     }
 
-    /// Passes signals on until the program ends.
-    fn wait(&mut self, pid: i32) -> u8 {
+    /// Passes signals on until the program ends, and looks after its reservation.
+    fn wait(&mut self, pid: i32, params: &Params, watch: &mut Watch) -> End {
         loop {
-            if let Some(code) = guest::ended(pid) {
-                return code;
+            if let Some(end) = guest::ended(pid) {
+                return end;
             }
-            match self.signals.wait(None) {
-                Some((libc::SIGCHLD, _)) => self.watch_service(),
+            match self.signals.wait(Some(watch::LOOK)) {
+                Some((libc::SIGCHLD, _)) => self.watch_own(),
+                None => watch.look(pid as u32, &self.name, params, &self.signals),
                 // What the terminal sends goes to the program, too.
-                Some((_, true)) | None => (),
+                Some((_, true)) => (),
                 Some((signal, false)) => {
                     // SAFETY: the child has not been waited for, so its number is still its own.
                     unsafe { libc::kill(pid, signal) };
@@ -230,10 +253,10 @@ impl Run {
         }
     }
 
-    fn watch_service(&mut self) {
+    fn watch_own(&mut self) {
         if let Some(words) = self.own.as_mut().and_then(Own::ended) {
             complain!(
-                "onbeat: the scheduler has ended, {} goes on without a reservation ({words})",
+                "onbeat: the scheduler that was loaded for {} has ended ({words})",
                 self.name
             );
             self.own = None;
@@ -241,10 +264,15 @@ impl Run {
     }
 
     /// What the program got; `None` if part of it lives on.
-    fn settle(&mut self, grant: &Grant, pid: u32) -> Result<Option<protocol::Reservation>> {
+    fn settle(
+        &self,
+        service: &mut Service,
+        grant: &Grant,
+        pid: u32,
+    ) -> Result<Option<protocol::Reservation>> {
         let begin = Instant::now();
         loop {
-            let Response::Status { reservations, .. } = self.service.ask(&Request::Status)? else {
+            let Response::Status { reservations, .. } = service.ask(&Request::Status)? else {
                 anyhow::bail!("the service gave an unexpected answer");
             };
             let now = reservations.iter().find(|r| r.id == grant.id);
@@ -255,7 +283,7 @@ impl Run {
             }
             let left = now.map_or(0, |r| r.threads);
             if left == 0 {
-                return match self.service.release(grant.id) {
+                return match service.release(grant.id) {
                     // Somebody else has ended it.
                     Err(Error::Failed { .. }) => anyhow::bail!(
                         "its reservation was given back before it ended; the service's log has its figures"
@@ -279,123 +307,57 @@ impl Run {
     }
 
     /// Takes the scheduler out again if it was loaded for this run and nobody else needs it.
-    fn finish(mut self) {
-        let Some(own) = self.own else { return };
-        match self.service.ask(&Request::Status) {
-            Ok(Response::Status { reservations, .. }) if !reservations.is_empty() => complain!(
-                "onbeat: the scheduler stays loaded until the last of {} reservations ends",
-                reservations.len()
-            ),
+    fn finish(&mut self, service: Option<Service>) {
+        let Some(own) = self.own.take() else { return };
+        match service.map(|mut service| service.ask(&Request::Status)) {
+            Some(Ok(Response::Status { reservations, .. })) if !reservations.is_empty() => {
+                complain!(
+                    "onbeat: the scheduler stays loaded until the last of {} reservations ends",
+                    reservations.len()
+                );
+            }
             _ => own.stop(),
         }
     }
 }
 
-/// What a program got, for people and programs.
-#[derive(Serialize)]
-struct Report<'a> {
-    program: &'a str,
-    policy: &'a str,
-    cpus: &'a [u32],
-    budget_ns: u64,
-    period_ns: u64,
-    deadline_ns: u64,
-    elapsed_ns: u64,
-    jobs: u64,
-    misses: u64,
-    owed: u64,
-    owed_late: u64,
-    owed_tardiness_max_ns: u64,
-    tardiness_max_ns: u64,
-    tardiness_mean_ns: u64,
-    budget_used_per_period_ns: u64,
-    exhaustions: u64,
-    cpu_time_ns: u64,
-    donated_ns: u64,
-    received_ns: u64,
-    exit_status: u8,
-}
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
 
-fn report(
-    options: &Options,
-    grant: &Grant,
-    got: &protocol::Reservation,
-    elapsed: Duration,
-    exit_status: u8,
-) -> Result<()> {
-    let elapsed_ns = elapsed.as_nanos() as u64;
-    // What ended sooner had one period all the same.
-    let lasted = u128::from(elapsed_ns.max(got.period_ns).max(1));
-    let per_period = u128::from(got.consumed_ns) * u128::from(got.period_ns) / lasted;
-    let report = Report {
-        program: &got.name,
-        policy: &grant.policy,
-        cpus: &grant.cpus,
-        budget_ns: got.budget_ns,
-        period_ns: got.period_ns,
-        deadline_ns: got.deadline_ns,
-        elapsed_ns,
-        jobs: got.jobs,
-        misses: got.misses,
-        owed: got.owed,
-        owed_late: got.owed_late,
-        owed_tardiness_max_ns: got.owed_tardiness_max_ns,
-        tardiness_max_ns: got.tardiness_max_ns,
-        tardiness_mean_ns: got.tardiness_sum_ns / got.jobs.max(1),
-        budget_used_per_period_ns: per_period as u64,
-        exhaustions: got.exhaustions,
-        cpu_time_ns: got.consumed_ns,
-        donated_ns: got.donated_ns,
-        received_ns: got.received_ns,
-        exit_status,
-    };
-    if options.json {
-        print(&(serde_json::to_string(&report)? + "\n"))?;
-    } else {
-        // The program's own status is not to be lost because nobody can read this.
-        let _ = write!(std::io::stderr(), "{report}");
+    use super::*;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        options: Options,
     }
-    Ok(())
-}
 
-impl std::fmt::Display for Report<'_> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let ms = |ns: u64| format!("{:.2}ms", ns as f64 / 1e6);
-        let s = |ns: u64| format!("{:.3}s", ns as f64 / 1e9);
-        let percent = |a: u64, b: u64| format!("{:.1}%", 100.0 * a as f64 / b.max(1) as f64);
-        writeln!(
-            f,
-            "onbeat: {} had {} every {} under {} on {} for {}",
-            self.program,
-            format_duration(self.budget_ns),
-            format_duration(self.period_ns),
-            self.policy,
-            name_cpus(self.cpus),
-            s(self.elapsed_ns)
-        )?;
-        let (jobs, misses) = (self.jobs, self.misses);
-        writeln!(f, "  jobs       {jobs}, {misses} late ({})", percent(misses, jobs))?;
-        let (owed, broken) = (self.owed, self.owed_late);
-        write!(f, "  promise    {broken} of {owed} owed jobs late")?;
-        if broken > 0 {
-            write!(f, ", by {} at worst", ms(self.owed_tardiness_max_ns))?;
+    fn read(words: &str) -> Result<Options, clap::Error> {
+        let words = std::iter::once("run").chain(words.split(' '));
+        Line::try_parse_from(words).map(|line| line.options)
+    }
+
+    #[test]
+    fn the_program_needs_no_dashes_before_it_and_keeps_its_own_options() {
+        for dashes in ["", "-- "] {
+            let options = read(&format!("-p 10ms -b 2ms {dashes}mpv -b --fs film.mkv")).unwrap();
+            assert_eq!(options.program, ["mpv", "-b", "--fs", "film.mkv"]);
+            assert_eq!(options.params(), Params::new(2_000_000, 10_000_000));
         }
-        writeln!(f, "; {} others late, beyond the budget", misses.saturating_sub(broken))?;
-        let (worst, mean) = (ms(self.tardiness_max_ns), ms(self.tardiness_mean_ns));
-        writeln!(f, "  tardiness  {worst} at worst, {mean} on average")?;
-        let used = self.budget_used_per_period_ns;
-        writeln!(
-            f,
-            "  budget     {} used per period on average ({}), used up {} times",
-            ms(used),
-            percent(used, self.budget_ns),
-            self.exhaustions
-        )?;
-        write!(f, "  CPU time   {}", s(self.cpu_time_ns))?;
-        if self.donated_ns + self.received_ns > 0 {
-            let (given, got) = (s(self.donated_ns), s(self.received_ns));
-            write!(f, "; {given} left over to others, {got} received from others")?;
+        assert!(read("--perod 10ms -b 2ms mpv").is_err());
+        assert!(read("-p 10ms -b 2ms").is_err());
+    }
+
+    #[test]
+    fn a_period_is_said_in_one_of_three_ways() {
+        assert_eq!(
+            read("--fps 25 -b 60% mpv").unwrap().params(),
+            Params::new(24_000_000, 40_000_000)
+        );
+        assert_eq!(read("--hz 1000 -b 100us x").unwrap().params(), Params::new(100_000, 1_000_000));
+        for wrong in ["-b 60% mpv", "--fps 25 --hz 25 -b 1ms mpv", "--fps 25 -p 40ms -b 1ms mpv"] {
+            assert!(read(wrong).is_err(), "{wrong}");
         }
-        writeln!(f)
     }
 }

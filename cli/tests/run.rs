@@ -129,6 +129,16 @@ fn a_reservation_given_back_lets_its_program_go_on() {
 }
 
 #[test]
+fn a_service_that_dies_is_noticed_at_once_and_gives_the_reservation_again_when_it_is_back() {
+    fact_is("stays-words", "sleep goes on without a reservation: the service has ended");
+    fact_is("stays-words", "sleep has its reservation again: the service is back");
+    fact_is("stays-words", "sleep was ended by signal 15 (Terminated)");
+    fact_is("stays-words", "had 100us every 100ms under edf-wmr+cbs-hard");
+    fact_is("stays-status", "exit status: 143");
+    assert_eq!(facts()["stays-changes"], "lost\nrestored");
+}
+
+#[test]
 fn status_says_how_many_jobs_were_owed_and_how_many_of_them_were_late() {
     let text = &facts()["status-text"];
     let lines: Vec<Vec<&str>> = text.lines().map(|l| l.split_whitespace().collect()).collect();
@@ -289,17 +299,22 @@ fn in_the_guest() {
     ended("user", user);
     ended("policy", run_with("1ms", "20ms", &["--policy", "g-edf"], &["true"]));
     given_back();
-    signal(&service, libc::SIGTERM);
-    let (status, words) = finish(service);
-    assert!(status.success(), "{words}");
-    split();
+    let on_change = ["--on-change", "echo $ONBEAT_CHANGE >>/tmp/changes"];
+    let stays = start(&mut run_with("100us", "100ms", &on_change, &["sleep", "1000"]));
+    assert!(soon(|| held("sleep")));
+    // It has no time to say goodbye.
+    signal(&service, libc::SIGKILL);
+    finish(service);
+    split(stays);
 }
 
-fn split() {
+/// The service comes back under another policy, and `stays` with it.
+fn split(stays: std::process::Child) {
     const POLICY: &str = "edf-wmr+cbs-hard";
     let mut service = Command::new("/bin/scx_onbeat");
     let service = start(service.args(["--policy", POLICY]));
     assert!(soon(|| status().is_some()));
+    assert!(soon(|| held("sleep")));
     let program = ["/bin/tests", "burner", "--exact", "--ignored", "--nocapture"];
     let run = || run_with("25ms", "41ms", &["--policy", POLICY, "--json"], &program);
     let programs: Vec<_> = (0..3).map(|_| start(&mut run())).collect();
@@ -310,6 +325,11 @@ fn split() {
         let wall = field(&words, "\"elapsed_ns\":") / 1e9;
         fact(&format!("split-share-{i}"), field(&words, "USED ") / wall);
     }
+    signal(&stays, libc::SIGTERM);
+    let (status, words) = finish(stays);
+    fact("stays-status", status);
+    fact("stays-words", words);
+    fact("stays-changes", fs::read_to_string("/tmp/changes").unwrap_or_default());
     signal(&service, libc::SIGTERM);
     let (status, words) = finish(service);
     assert!(status.success(), "{words}");

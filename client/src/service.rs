@@ -6,6 +6,7 @@ use onbeat_model::protocol::{
 };
 use onbeat_model::rank::Rank;
 use std::io::{self, BufReader};
+use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -242,6 +243,18 @@ impl Service {
     pub fn telling(mut self, tell: fn()) -> Self {
         self.on_starting = Some(tell);
         self
+    }
+
+    /// Whether the service has not closed the connection: it does so when nothing is asked for long, or when it ends.
+    pub fn is_open(&self) -> bool {
+        let mut byte = 0u8;
+        let (fd, how) = (self.stream.get_ref().as_raw_fd(), libc::MSG_PEEK | libc::MSG_DONTWAIT);
+        // SAFETY: there is room for the byte, which stays where it is.
+        match unsafe { libc::recv(fd, (&raw mut byte).cast(), 1, how) } {
+            0 => false,
+            n if n > 0 => true,
+            _ => io::Error::last_os_error().kind() == io::ErrorKind::WouldBlock,
+        }
     }
 
     /// Sends one request and returns its answer; connects anew if the service has closed a silent connection.

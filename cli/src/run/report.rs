@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! What a program got under its reservation, told when it has ended.
+
+use std::io::Write;
+use std::time::Duration;
+
+use anyhow::Result;
+use onbeat_client::Grant;
+use onbeat_kernel::machine::name_cpus;
+use onbeat_model::protocol;
+use onbeat_model::units::format_duration;
+use serde::Serialize;
+
+use crate::output::print;
+
+/// What a program got, for people and programs.
+#[derive(Serialize)]
+struct Report<'a> {
+    program: &'a str,
+    policy: &'a str,
+    cpus: &'a [u32],
+    budget_ns: u64,
+    period_ns: u64,
+    deadline_ns: u64,
+    elapsed_ns: u64,
+    jobs: u64,
+    misses: u64,
+    owed: u64,
+    owed_late: u64,
+    owed_tardiness_max_ns: u64,
+    tardiness_max_ns: u64,
+    tardiness_mean_ns: u64,
+    budget_used_per_period_ns: u64,
+    exhaustions: u64,
+    cpu_time_ns: u64,
+    donated_ns: u64,
+    received_ns: u64,
+    exit_status: u8,
+}
+
+/// Tells what the program got.
+///
+/// # Errors
+/// Nobody can read it.
+pub fn report(
+    json: bool,
+    grant: &Grant,
+    got: &protocol::Reservation,
+    elapsed: Duration,
+    exit_status: u8,
+) -> Result<()> {
+    let elapsed_ns = elapsed.as_nanos() as u64;
+    // What ended sooner had one period all the same.
+    let lasted = u128::from(elapsed_ns.max(got.period_ns).max(1));
+    let per_period = u128::from(got.consumed_ns) * u128::from(got.period_ns) / lasted;
+    let report = Report {
+        program: &got.name,
+        policy: &grant.policy,
+        cpus: &grant.cpus,
+        budget_ns: got.budget_ns,
+        period_ns: got.period_ns,
+        deadline_ns: got.deadline_ns,
+        elapsed_ns,
+        jobs: got.jobs,
+        misses: got.misses,
+        owed: got.owed,
+        owed_late: got.owed_late,
+        owed_tardiness_max_ns: got.owed_tardiness_max_ns,
+        tardiness_max_ns: got.tardiness_max_ns,
+        tardiness_mean_ns: got.tardiness_sum_ns / got.jobs.max(1),
+        budget_used_per_period_ns: per_period as u64,
+        exhaustions: got.exhaustions,
+        cpu_time_ns: got.consumed_ns,
+        donated_ns: got.donated_ns,
+        received_ns: got.received_ns,
+        exit_status,
+    };
+    if json {
+        print(&(serde_json::to_string(&report)? + "\n"))?;
+    } else {
+        // The program's own status is not to be lost because nobody can read this.
+        let _ = write!(std::io::stderr(), "{report}");
+    }
+    Ok(())
+}
+
+impl std::fmt::Display for Report<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let ms = |ns: u64| format!("{:.2}ms", ns as f64 / 1e6);
+        let s = |ns: u64| format!("{:.3}s", ns as f64 / 1e9);
+        let percent = |a: u64, b: u64| format!("{:.1}%", 100.0 * a as f64 / b.max(1) as f64);
+        writeln!(
+            f,
+            "onbeat: {} had {} every {} under {} on {} for {}",
+            self.program,
+            format_duration(self.budget_ns),
+            format_duration(self.period_ns),
+            self.policy,
+            name_cpus(self.cpus),
+            s(self.elapsed_ns)
+        )?;
+        let (jobs, misses) = (self.jobs, self.misses);
+        writeln!(f, "  jobs       {jobs}, {misses} late ({})", percent(misses, jobs))?;
+        let (owed, broken) = (self.owed, self.owed_late);
+        write!(f, "  promise    {broken} of {owed} owed jobs late")?;
+        if broken > 0 {
+            write!(f, ", by {} at worst", ms(self.owed_tardiness_max_ns))?;
+        }
+        writeln!(f, "; {} others late, beyond the budget", misses.saturating_sub(broken))?;
+        let (worst, mean) = (ms(self.tardiness_max_ns), ms(self.tardiness_mean_ns));
+        writeln!(f, "  tardiness  {worst} at worst, {mean} on average")?;
+        let used = self.budget_used_per_period_ns;
+        writeln!(
+            f,
+            "  budget     {} used per period on average ({}), used up {} times",
+            ms(used),
+            percent(used, self.budget_ns),
+            self.exhaustions
+        )?;
+        write!(f, "  CPU time   {}", s(self.cpu_time_ns))?;
+        if self.donated_ns + self.received_ns > 0 {
+            let (given, got) = (s(self.donated_ns), s(self.received_ns));
+            write!(f, "; {given} left over to others, {got} received from others")?;
+        }
+        writeln!(f)
+    }
+}

@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Looks after the reservation of a program that runs: whether it is still there, and if the service has ended, whether
+//! it is back.
+
+use std::ffi::OsString;
+use std::process::{Child, Command};
+use std::time::{Duration, Instant};
+
+use onbeat_client::{Error, Grant, Params, Service};
+use onbeat_model::protocol::{Request, Response};
+
+use crate::guest::Signals;
+use crate::launch;
+
+/// How often it looks.
+pub const LOOK: Duration = Duration::from_millis(500);
+/// How often it asks a service that holds few reservations for its status; one that holds more it asks less often.
+const ASK: Duration = Duration::from_secs(1);
+/// Reservations of which the status takes about as long as one request does.
+const FEW: u32 = 50;
+
+/// What has become of a reservation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Change {
+    /// The service has ended.
+    Lost,
+    /// Somebody has given it back.
+    Released,
+    /// The service is back, and has granted it again.
+    Restored,
+    /// The service is back, and has no room for it.
+    Refused,
+}
+
+impl Change {
+    /// As `--on-change` is told.
+    fn name(self) -> &'static str {
+        match self {
+            Self::Lost => "lost",
+            Self::Released => "released",
+            Self::Restored => "restored",
+            Self::Refused => "refused",
+        }
+    }
+}
+
+/// A reservation that is looked after.
+pub struct Watch {
+    /// The connection, as long as there is a service.
+    pub service: Option<Service>,
+    /// What was granted last.
+    pub grant: Grant,
+    /// Whether the program has run without it for a while.
+    pub lost: bool,
+    /// Whether it is in force.
+    pub held: bool,
+    asks: Instant,
+    /// Nobody tries again.
+    over: bool,
+    on_change: Option<OsString>,
+    told: Vec<Child>,
+}
+
+impl Watch {
+    /// Looks after `grant`; each change is told to the shell command `on_change`.
+    pub fn new(service: Service, grant: Grant, on_change: Option<OsString>) -> Self {
+        Self {
+            service: Some(service),
+            grant,
+            lost: false,
+            held: true,
+            asks: Instant::now() + ASK,
+            over: false,
+            on_change,
+            told: Vec::new(),
+        }
+    }
+
+    /// Looks; `name` is the program's, whose first process is `pid`.
+    pub fn look(&mut self, pid: u32, name: &str, params: &Params, signals: &Signals) {
+        self.told.retain_mut(|child| child.try_wait().is_ok_and(|status| status.is_none()));
+        if self.over {
+            return;
+        }
+        if self.service.is_none() {
+            return self.come_back(pid, name, params, signals);
+        }
+        if Instant::now() < self.asks && self.service.as_ref().is_some_and(Service::is_open) {
+            return;
+        }
+        let answer = self.service.as_mut().map(|service| service.ask(&Request::Status));
+        match answer {
+            Some(Ok(Response::Status { reservations, .. })) => {
+                self.asks = Instant::now() + ASK * (1 + reservations.len() as u32 / FEW);
+                if reservations.iter().any(|r| r.id == self.grant.id && r.pid == pid) {
+                    return;
+                }
+                self.over = true;
+                self.change(Change::Released, name, "somebody has given it back", signals);
+            }
+            // It is busy, or starts anew on the same socket.
+            Some(Err(Error::Mute | Error::Starting(_))) => self.asks = Instant::now() + ASK,
+            _ => {
+                self.service = None;
+                self.change(Change::Lost, name, "the service has ended", signals);
+            }
+        }
+    }
+
+    /// Asks for the reservation again, if there is a service.
+    fn come_back(&mut self, pid: u32, name: &str, params: &Params, signals: &Signals) {
+        let hasty = Service::connect_to(&launch::socket());
+        let Ok(mut service) = hasty.map(|s| s.waiting_at_most(Duration::ZERO)) else { return };
+        match service.reserve(pid, name, params) {
+            Ok(grant) => {
+                self.grant = grant;
+                self.service = Some(service);
+                self.asks = Instant::now() + ASK;
+                self.change(Change::Restored, name, "the service is back", signals);
+            }
+            Err(Error::Refused(_) | Error::Failed { .. }) => {
+                self.over = true;
+                self.change(Change::Refused, name, "the service is back, and refuses it", signals);
+            }
+            // Not yet.
+            Err(_) => (),
+        }
+    }
+
+    fn change(&mut self, change: Change, name: &str, why: &str, signals: &Signals) {
+        self.held = change == Change::Restored;
+        self.lost |= !self.held;
+        let what =
+            if self.held { "has its reservation again" } else { "goes on without a reservation" };
+        complain!("onbeat: {name} {what}: {why}");
+        let Some(command) = &self.on_change else { return };
+        let mut shell = Command::new("sh");
+        shell.arg("-c").arg(command).env("ONBEAT_CHANGE", change.name());
+        match signals.restored(&mut shell).spawn() {
+            Ok(child) => self.told.push(child),
+            Err(e) => complain!("onbeat: the command of --on-change cannot be started: {e}"),
+        }
+    }
+}
