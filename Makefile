@@ -64,6 +64,7 @@ format: ## format all sources
 lint: build
 	$(CARGO) fmt --all --check
 	clang-format-19 --dry-run -Werror $(C_SOURCES)
+	@! git grep -nE '^(<{7}|>{7}) ' || { echo 'a merge is unfinished there'; exit 1; }
 	$(CARGO) clippy --release --workspace --all-targets -- -D warnings
 
 bench: setup ## measure: overheads against other schedulers, the simulator's speed

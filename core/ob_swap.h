@@ -123,7 +123,8 @@ OB_INLINE void ob_server_swap(ob_p ob, ob_server_p sv, ob_terms_p terms, u64 now
 
 /* Best effort is served in order number `order` from now on; those of `count` threads at `tasks`
  * that wait are put where that has them. The shell goes through all threads in steps: meanwhile
- * keys of both orders, all of them virtual times, stand side by side. */
+ * keys of both orders stand side by side: those of virtual time before those that are apart
+ * (OB_OTHERS_APART). */
 OB_FN void ob_reorder(ob_p ob OB_ARG, ob_task_p tasks OB_ARG, u64 count, u32 order)
 {
 	u64 i;

@@ -8,9 +8,9 @@
  * - `other`, `started`, `vtime` of a CPU: that CPU's, with or without the lock; `started` also who
  *   has the lock, while it runs a reservation. Others read them once (OB_READ) and may get an old
  *   answer: a guess.
- * - vtime, used, burst, due, expires, ran, told, awake, picked, cpu of a thread that is unreserved
- * and claimed: the CPU's that has it (the kernel lets one at a time). Otherwise, and all else of a
- * thread always: of who has the lock.
+ * - vtime, used, burst, due, expires, beat, interval, varies, aim, until, heard, ran, told, awake,
+ * picked, cpu of a thread that is unreserved and claimed: the CPU's that has it (the kernel lets
+ * one at a time). Otherwise, and all else of a thread always: of who has the lock.
  * - what `beats` of a thread points to: of who wakes it or puts it to sleep; the kernel lets one at
  * a time. The service reads it meanwhile, word by word.
  * - `key` of a CPU: written by it when it begins to run a thread, and under the lock. A claim

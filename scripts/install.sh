@@ -8,6 +8,7 @@
 # for the configuration; UNITDIR, for systemd's units. Programs that need each other lie in one folder, PREFIX/lib/onbeat;
 # those for users have links in PREFIX/bin.
 set -eu
+umask 022
 cd "$(dirname "$0")/.."
 
 fail() {

@@ -47,7 +47,7 @@ if [ "${1:-}" = --one ]; then
 fi
 lab=$(names lab)
 # By their names, longest first; who is not named here is quick.
-long="agreement soak survival budget service run swap account lab groups hsb realtime fairness crowd berate accepted promise verifier lib"
+long="agreement soak survival budget service run swap account lab groups hsb realtime fairness crowd berate accepted order unlocked promise verifier oracle guarantees lib"
 names */ | grep -vxF "$lab" >"${TMPDIR:-/tmp}/onbeat-tests.$$"
 trap 'rm -f "${TMPDIR:-/tmp}/onbeat-tests.$$"' EXIT
 quick=$(echo "$long" | tr ' ' '\n' | grep -vxF -f - "${TMPDIR:-/tmp}/onbeat-tests.$$" || true)

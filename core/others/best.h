@@ -152,9 +152,9 @@ OB_INLINE u64 ob_best_key(ob_p ob, ob_task_p t)
  * is. */
 OB_INLINE u64 ob_best_left(ob_task_p other, u64 ran)
 {
-	u64 used = other->used + ran;
+	u64 used = OB_READ(other->used) + ran, until = OB_READ(other->until);
 
-	return other->aim && used < other->until ? other->until - used : 0;
+	return other->aim && used < until ? until - used : 0;
 }
 
 OB_INLINE u64 ob_best_beats(ob_p ob, ob_task_p t, ob_task_p other, u64 ran)

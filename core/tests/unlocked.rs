@@ -108,7 +108,7 @@ const REORDERS: Scenario = Scenario {
     affinity: [1, 1, 2],
     crowded: false,
     before: &[(1, Wake(0, 0)), (0, Preempt(0)), (1, Wake(1, 1))],
-    cpus: &[&[Preempt(1000), Sleep(500), Wake(0, 0)], &[Reorder(1), Reorder(0)]],
+    cpus: &[&[Preempt(1000), Sleep(500), Wake(0, 0)], &[Reorder(2), Reorder(0)]],
 };
 
 fn holds(scenario: &Scenario) {

@@ -87,7 +87,13 @@ impl Plan {
         let sets = settings(options)?;
         sets[0].check_servers().map_err(|e| anyhow!("--best-effort-servers: {e}"))?;
         let layout = layout(options, &sets)?;
-        let shares = Shares::look_up(&options.limits).map_err(anyhow::Error::msg)?;
+        let (shares, missing) =
+            Shares::look_up(&options.limits, sets[0].user_share).map_err(anyhow::Error::msg)?;
+        // The service does not stay away because a user has been removed.
+        if let (Some(first), true) = (missing.first(), options.check) {
+            bail!("{first}");
+        }
+        missing.iter().for_each(log::say);
         Ok(Some(Self { sets, layout, shares }))
     }
 }

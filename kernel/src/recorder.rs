@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Writes the scheduler's events to a file: seldom, so as to disturb nothing.
 
-use std::fs::File;
+use std::fs::{File, OpenOptions};
 use std::io::{BufWriter, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
@@ -24,7 +25,14 @@ impl Recorder {
     /// # Errors
     /// It cannot be written.
     pub fn create(path: &Path) -> Result<Self> {
-        let file = File::create(path)
+        let mut how = OpenOptions::new();
+        // It tells when the threads of all users run.
+        let file = how
+            .write(true)
+            .create(true)
+            .truncate(true)
+            .mode(0o600)
+            .open(path)
             .with_context(|| format!("cannot write events to {}", path.display()))?;
         Ok(Self { out: BufWriter::with_capacity(1 << 20, file), path: path.into() })
     }

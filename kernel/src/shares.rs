@@ -66,11 +66,21 @@ pub struct Shares {
 }
 
 impl Shares {
-    /// Looks the names up in the system's user database.
+    /// Looks the names up in the system's user database; `all` is `--max-share`.
     ///
     /// # Errors
-    /// A user or group does not exist, is limited twice, or is root, whom nothing limits.
-    pub fn look_up(limits: &[Limit]) -> Result<Self, String> {
+    /// One is limited twice, or is root, whom nothing limits; a group has less than all users, which who leaves it has
+    /// not. Who is not there is left out, and told beside the others: a user may have been removed since.
+    pub fn look_up(limits: &[Limit], all: Fraction) -> Result<(Self, Vec<String>), String> {
+        for limit in limits {
+            if matches!(limit.who, Who::Group(_)) && limit.share < all {
+                return Err(format!(
+                    "--limit {limit}: a program can leave its groups, so they only give more than --max-share, {}; \
+                     limit users by name",
+                    format_percent(all)
+                ));
+            }
+        }
         let user = |name: &str| Ok(User::from_name(name)?.map(|user| user.uid.as_raw()));
         let group = |name: &str| Ok(Group::from_name(name)?.map(|group| group.gid.as_raw()));
         Self::with(limits, user, group)
@@ -80,15 +90,16 @@ impl Shares {
         limits: &[Limit],
         user: impl Fn(&str) -> nix::Result<Option<u32>>,
         group: impl Fn(&str) -> nix::Result<Option<u32>>,
-    ) -> Result<Self, String> {
-        let mut all = Self::default();
+    ) -> Result<(Self, Vec<String>), String> {
+        let (mut all, mut missing) = (Self::default(), Vec::new());
         for limit in limits {
             let (kind, name, number, known) = match &limit.who {
                 Who::User(name) => ("user", name, user(name), &mut all.users),
                 Who::Group(name) => ("group", name, group(name), &mut all.groups),
             };
             let name = clip(name);
-            let wrong = |why: String| Err(format!("--limit {limit}: {why}"));
+            let says = |why: String| format!("--limit {limit}: {why}");
+            let wrong = |why: String| Err(says(why));
             let number = match number {
                 Ok(Some(0)) if kind == "user" => {
                     return wrong("nothing limits root; leave it out".into());
@@ -101,22 +112,24 @@ impl Shares {
                     } else {
                         "a user without the @"
                     };
-                    return wrong(format!(
+                    missing.push(says(format!(
                         "there is no {kind} {at}{name}; correct the name ({other}), or leave it out"
-                    ));
+                    )));
+                    continue;
                 }
                 Err(e) => {
-                    return wrong(format!(
+                    missing.push(says(format!(
                         "the {kind} cannot be looked up: {}; try `getent {0} {name}`",
                         e.desc()
-                    ));
+                    )));
+                    continue;
                 }
             };
             if known.insert(number, limit.share).is_some() {
                 return wrong(format!("the {kind} {name} has two limits; keep one"));
             }
         }
-        Ok(all)
+        Ok((all, missing))
     }
 
     /// What a user who is in `groups` may hold of the usable CPUs' total: what is said of the user, else the most that
@@ -175,7 +188,9 @@ mod tests {
         };
         let limits: Vec<Limit> = limits.iter().map(|text| text.parse().unwrap()).collect();
         let users = number(&[("root", 0), ("anna", 1000), ("bert", 1001)]);
-        Shares::with(&limits, users, number(&[("audio", 29), ("video", 44)]))
+        let groups = number(&[("audio", 29), ("video", 44)]);
+        let (all, missing) = Shares::with(&limits, users, groups)?;
+        missing.into_iter().next().map_or(Ok(all), Err)
     }
 
     #[test]
@@ -202,6 +217,13 @@ mod tests {
             let said = shares(limits).unwrap_err();
             assert!(said.contains(words) && said.starts_with("--limit "), "{said}");
         }
+    }
+
+    #[test]
+    fn a_group_has_no_less_than_all_users() {
+        let said =
+            Shares::look_up(&["@audio=10%".parse().unwrap()], Fraction::new(1, 2)).unwrap_err();
+        assert!(said.contains("limit users by name"), "{said}");
     }
 
     #[test]

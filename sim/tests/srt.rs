@@ -67,6 +67,6 @@ fn over_ten_seconds_cpu_bound_processes_have_no_less_than_98_per_cent_of_their_p
 
 /// What the videos of experiment 6 do not get within their parts they get from nobody, says the paper.
 #[test]
-fn in_overload_berate_keeps_to_parts_and_many_jobs_are_late() {
+fn in_overload_many_jobs_are_late_under_berate() {
     assert!(late(6, "berate") > 0.1);
 }

@@ -130,12 +130,17 @@ fn play(sweep: &Varied) -> Result<Values> {
     Ok(gather(sweep, &runs, &played))
 }
 
+/// So many equal values are not taken for certainty.
+const LEAST: usize = 24;
+
 /// Whether all intervals there are as narrow as they are to be.
 fn settled(sweep: &Varied, values: &Values, point: usize, configuration: usize) -> bool {
     let narrow = |(f, figure): (usize, &Figure)| {
         let Some(reach) = figure.reach else { return true };
         let mean = values.mean(f, configuration, point);
-        mean.n == 0 || mean.reach * figure.scale <= reach
+        // What happens seldom may not have happened yet.
+        let equal = mean.reach == 0.0 && mean.n < LEAST;
+        mean.n == 0 || (!equal && mean.reach * figure.scale.abs() <= reach)
     };
     sweep.figures.iter().enumerate().all(narrow)
 }

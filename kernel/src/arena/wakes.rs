@@ -40,12 +40,15 @@ pub struct Wakes {
 }
 
 impl Arena {
-    /// Threads that have woken of late; the kernel side has just set the clock.
+    /// Threads that have woken of late; the kernel side has just set the clock. It begins at another slot each time, so
+    /// that who is left out in a crowd is looked at another time.
     pub(crate) fn wakes(&self) -> Wakes {
         // SAFETY: `init`'s caller vouches for the memory.
         let now = unsafe { (&raw const (*self.base).clock).read_volatile() };
         let mut all = Wakes { now, ..Default::default() };
-        for slot in 0..self.shell().nr_tasks as usize {
+        let slots = self.shell().nr_tasks as usize;
+        let first = (now / 1_000_000) as usize % slots.max(1);
+        for slot in (first..slots).chain(0..first) {
             let (task, beats) = self.places(slot);
             // SAFETY: within the pools; words are read one by one, each of which the kernel side writes as one.
             unsafe {
@@ -79,7 +82,9 @@ impl Arena {
     pub(crate) fn lives(&self, thread: &Waking) -> bool {
         // SAFETY: within the pool.
         unsafe {
-            (&raw const (*self.places(thread.slot).0).payload).read_volatile() == thread.identity
+            let task = self.places(thread.slot).0;
+            (&raw const (*task).payload).read_volatile() == thread.identity
+                && (&raw const (*task).tid).read_volatile() as i32 == thread.tid
         }
     }
 

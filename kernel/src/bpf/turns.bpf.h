@@ -109,6 +109,9 @@ void BPF_STRUCT_OPS(onbeat_quiescent, struct task_struct *p, u64 deq_flags)
 		OB_PUBLISH(t->running, 0U);
 		return;
 	}
+	/* One that executes a program in place of its process takes over the number of that. */
+	if (t->tid != (u32)p->pid)
+		t->tid = p->pid;
 	ob_beat_slept(t->beats, scx_bpf_now());
 	if (ob_claim(t)) {
 		ob_sleep_alone(&shell->ob, t);

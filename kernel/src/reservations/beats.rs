@@ -11,13 +11,16 @@ use crate::arena::Waking;
 use crate::engine::Engine;
 use crate::system::System;
 
-/// How long a look at all threads is good for: who asks again and again takes no more of the service than that.
+/// How long a look at all threads is good for, at least, and how many times as long as it took: who asks again and again
+/// takes no more of the service than a tenth.
 const FRESH: Duration = Duration::from_millis(200);
+const TIMES: u32 = 10;
 
 /// Who beats.
 #[derive(Debug)]
 pub(super) struct Beating {
     at: Instant,
+    took: Duration,
     /// And whether it acts as its user alone.
     threads: Vec<(Beat, bool)>,
     left_out: u64,
@@ -26,7 +29,7 @@ pub(super) struct Beating {
 impl<E: Engine, S: System> Book<E, S> {
     /// Root sees all threads; others see those that act as them alone, as they may reserve for no others.
     pub(super) fn beats(&mut self, peer: Peer) -> Result<Response, Problem> {
-        if self.beating.as_ref().is_none_or(|b| b.at.elapsed() > FRESH) {
+        if self.beating.as_ref().is_none_or(|b| b.at.elapsed() > FRESH.max(b.took * TIMES)) {
             self.beating = Some(self.look_for_beats()?);
         }
         let Beating { threads, left_out, .. } = self.beating.as_ref().expect("it was just made");
@@ -36,6 +39,7 @@ impl<E: Engine, S: System> Book<E, S> {
     }
 
     fn look_for_beats(&mut self) -> Result<Beating, Problem> {
+        let begin = Instant::now();
         let wakes = self.engine.wakes().map_err(|e| {
             Problem(
                 format!("wake-ups cannot be read: {e:#}"),
@@ -45,7 +49,7 @@ impl<E: Engine, S: System> Book<E, S> {
         let mut threads: Vec<_> =
             wakes.threads.iter().filter_map(|t| self.beat(t, wakes.now)).collect();
         threads.sort_by_key(|(beat, _)| (beat.pid, beat.thread));
-        Ok(Beating { at: Instant::now(), threads, left_out: wakes.left_out })
+        Ok(Beating { at: Instant::now(), took: begin.elapsed(), threads, left_out: wakes.left_out })
     }
 
     /// What is told of a thread that beats, and whether it acts as its user alone.

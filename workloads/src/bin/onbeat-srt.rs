@@ -40,10 +40,10 @@ struct Args {
 }
 
 fn main() -> ExitCode {
-    exit_code("onbeat-srt", run(&Args::parse()))
+    exit_code("onbeat-srt", run(onbeat_command::parse()))
 }
 
-fn run(args: &Args) -> Result<()> {
+fn run(args: Args) -> Result<()> {
     let one = Fraction::from_integer(1);
     ensure!((MS..=HOUR).contains(&args.period), "--period: give 1ms to 1h");
     ensure!((1..=HOUR).contains(&args.duration), "--duration: give at most 1h");
