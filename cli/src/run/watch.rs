@@ -111,6 +111,10 @@ impl Watch {
     fn come_back(&mut self, pid: u32, name: &str, params: &Params, signals: &Signals) {
         let hasty = Service::connect_to(&launch::socket());
         let Ok(mut service) = hasty.map(|s| s.waiting_at_most(Duration::ZERO)) else { return };
+        // One that starts would carry out later what it is asked for now.
+        if service.ask(&Request::Status).is_err() {
+            return;
+        }
         match service.reserve(pid, name, params) {
             Ok(grant) => {
                 self.grant = grant;
@@ -118,9 +122,10 @@ impl Watch {
                 self.asks = Instant::now() + ASK;
                 self.change(Change::Restored, name, "the service is back", signals);
             }
-            Err(Error::Refused(_) | Error::Failed { .. }) => {
+            Err(error @ (Error::Refused(_) | Error::Failed { .. })) => {
                 self.over = true;
-                self.change(Change::Refused, name, "the service is back, and refuses it", signals);
+                let why = format!("the service is back, and refuses it: {error}");
+                self.change(Change::Refused, name, &why, signals);
             }
             // Not yet.
             Err(_) => (),
