@@ -140,18 +140,21 @@ fn last_words(stderr: impl Read) -> String {
     Vec::from(last).join("\n")
 }
 
+/// A service that is ready: the socket is there before the scheduler is in force, an answer says that it is. (Who starts
+/// would carry out later what it is asked for now.)
+pub fn ready(socket: &Path) -> Option<Service> {
+    let mut service = Service::connect_to(socket).ok()?.waiting_at_most(Duration::ZERO);
+    service.ask(&Request::Status).is_ok().then_some(service)
+}
+
 fn wait(mut own: Own, socket: &Path, signals: &Signals) -> Result<(Service, Own)> {
     let begin = Instant::now();
     loop {
         if let Some(status) = own.child.try_wait()? {
             bail!("scx_onbeat, started for this run, ended ({status}){}", own.words());
         }
-        // The socket is there before the scheduler is in force: an answer says that it is.
         // Signals and its end are looked after meanwhile.
-        let hasty = Service::connect_to(socket).map(|s| s.waiting_at_most(Duration::ZERO));
-        if let Ok(mut service) = hasty
-            && service.ask(&Request::Status).is_ok()
-        {
+        if let Some(service) = ready(socket) {
             return Ok((service, own));
         }
         if begin.elapsed() > PATIENCE {

@@ -109,12 +109,7 @@ impl Watch {
 
     /// Asks for the reservation again, if there is a service.
     fn come_back(&mut self, pid: u32, name: &str, params: &Params, signals: &Signals) {
-        let hasty = Service::connect_to(&launch::socket());
-        let Ok(mut service) = hasty.map(|s| s.waiting_at_most(Duration::ZERO)) else { return };
-        // One that starts would carry out later what it is asked for now.
-        if service.ask(&Request::Status).is_err() {
-            return;
-        }
+        let Some(mut service) = launch::ready(&launch::socket()) else { return };
         match service.reserve(pid, name, params) {
             Ok(grant) => {
                 self.grant = grant;
