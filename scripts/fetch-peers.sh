@@ -3,7 +3,7 @@
 # Builds the published sched_ext schedulers that Onbeat is compared with (`make bench`, and the
 # policies named `scx:NAME`) into .cache/peers/bin, at fixed versions. Slow the first time.
 #
-#   fetch-peers.sh [NAME...]        NAME: flash, bpfland, rusty; all of them when none is given
+#   fetch-peers.sh [NAME...]        NAME: flash, bpfland, lavd, rusty; all of them when none is given
 set -eu
 cd "$(dirname "$0")/.."
 
@@ -12,10 +12,10 @@ fail() {
     exit 1
 }
 
-# All three are released together.
+# All four are released together.
 version=1.1.4
 
-[ $# -gt 0 ] || set -- flash bpfland rusty
+[ $# -gt 0 ] || set -- flash bpfland lavd rusty
 mkdir -p .cache/peers
 # One at a time: they share the build folder.
 exec 9>.cache/peers/.lock
@@ -23,8 +23,8 @@ flock 9
 
 for name in "$@"; do
     case $name in
-    flash | bpfland | rusty) ;;
-    *) fail "there is no peer '$name'; choose from flash, bpfland, rusty" ;;
+    flash | bpfland | lavd | rusty) ;;
+    *) fail "there is no peer '$name'; choose from flash, bpfland, lavd, rusty" ;;
     esac
     # cargo's own record of what is complete: a broken build leaves none.
     if grep -qs "^\"scx_$name $version " .cache/peers/.crates.toml &&

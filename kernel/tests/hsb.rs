@@ -53,9 +53,10 @@ fn under_edf_hsb_soft_ones_that_never_sleep_have_what_hard_ones_and_best_efforts
     for name in ["freed-hard-0", "freed-hard-1"] {
         assert!((380..=420).contains(&share(name)), "{name}: {}", share(name));
     }
-    for name in ["freed-soft-0", "freed-soft-1"] {
-        assert!((470..=520).contains(&share(name)), "{name}: {}", share(name));
-    }
+    // Of equal deadlines the first in line may have more of what is left, so only the sum is known.
+    let soft = ["freed-soft-0", "freed-soft-1"].map(share);
+    assert!(soft.iter().all(|had| *had >= 380), "{soft:?}");
+    assert!((930..=1030).contains(&soft.iter().sum::<u64>()), "{soft:?}");
     assert!((190..=235).contains(&share("freed-others")), "{}", share("freed-others"));
 }
 
