@@ -2,14 +2,17 @@
 # SPDX-License-Identifier: GPL-2.0-only
 # Measures what Onbeat costs; tables on stdout, everything measured in results/bench.
 #
-#   bench.sh [sim|loads|latency|fairness|costs|sweeps|frames|videos|srt]...     all of them when none is given
+#   bench.sh [sim|loads|latency|fairness|desktop|costs|sweeps|frames|videos|srt]...     all of them when none is given
+#
+# loads, latency, fairness, desktop and srt play the same under the kernel's own EEVDF, under published sched_ext
+# schedulers and under Onbeat's orders of best effort, without reservations; SCHEDULERS names others than all.
 #
 #   sim    jobs a second of CPU time in the simulator, 24 tasks on 4 CPUs: the command as a whole (events kept, metrics
 #          made, table printed), and the simulator alone
-#   loads  usual loads in the lab under Onbeat without reservations, under the kernel's own EEVDF and
-#          under published sched_ext schedulers, on 1 and on 4 CPUs
+#   loads  usual loads in the lab, on 1 and on 4 CPUs
 #   latency  how long an ordinary thread that wakes waits beside hogs, a build and messages, on 2 CPUs
 #   fairness  how far the CPU time of busy threads is from their weights within a second, on 2 CPUs
+#   desktop  audio, video, keys and a browser's bursts beside a build, on 2 CPUs: who is late, what the build takes
 #   costs  guest nanoseconds per call of the scheduler's entry points with 1 to 1000 tasks
 #   sweeps three figures of 20,000 task sets each through all their tests, in seconds
 #   frames CPU time of a decoded frame under SCHED_DEADLINE and Onbeat, on one CPU of the lab
@@ -17,10 +20,11 @@
 #   srt    soft real-time work that reserves nothing, beside CPU-bound processes on one CPU of the lab (docs/srt.md)
 set -eu
 cd "$(dirname "$0")/.."
-[ $# -gt 0 ] || set -- sim loads latency fairness costs sweeps frames videos srt
+[ $# -gt 0 ] || set -- sim loads latency fairness desktop costs sweeps frames videos srt
 out=results/bench
 mkdir -p "$out"
 bin=target/release
+schedulers=${SCHEDULERS:-eevdf flash bpfland lavd rusty fair berate best}
 
 lab() {
     "$bin/onbeat-lab" --program "$bin/scx_onbeat" --file scripts/bench/scheduler.sh:/bin/scheduler "$@"
@@ -29,8 +33,56 @@ lab() {
 # The options that bring the program of scheduler $1 into the lab, if it is a published one.
 peer() {
     case $1 in
-    flash | bpfland | rusty) echo "--program .cache/peers/bin/scx_$1" ;;
+    flash | bpfland | lavd | rusty) echo "--program .cache/peers/bin/scx_$1" ;;
     esac
+}
+
+# Builds the published ones among the schedulers.
+fetch() {
+    peers=
+    for scheduler in $schedulers; do
+        [ -z "$(peer "$scheduler")" ] || peers="$peers $scheduler"
+    done
+    # shellcheck disable=SC2086 # words
+    [ -z "$peers" ] || scripts/fetch-peers.sh $peers
+}
+
+# Plays scripts/bench/$1.sh under each scheduler on $2 CPUs, with the other words for the lab; each line it prints
+# begins with the scheduler's name.
+play() {
+    part=$1
+    cpus=$2
+    shift 2
+    fetch
+    for scheduler in $schedulers; do
+        echo "bench: $part under $scheduler on $cpus CPUs" >&2
+        # shellcheck disable=SC2046 # two words or none
+        lab --cpus "$cpus" $(peer "$scheduler") "$@" --file "scripts/bench/$part.sh:/bin/$part" -- \
+            sh "/bin/$part" "$scheduler" | sed "s/^/$scheduler /"
+    done
+}
+
+# A table of lines "SCHEDULER KEY KEY VALUE": a row for each pair of keys, a column for each scheduler.
+table() {
+    awk -v names="$schedulers" '
+        {
+            key = $2 " " $3
+            if (!(key in seen)) { order[++n] = key; seen[key] = 1 }
+            value[key " " $1] = $5 == "" ? $4 : $4 " / " $5
+            if ($6 != "") value[key " " $1] = value[key " " $1] " / " $6
+        }
+        END {
+            count = split(names, name)
+            printf "%-9s %7s", "", ""
+            for (i = 1; i <= count; i++) printf " %20s", name[i]
+            print ""
+            for (k = 1; k <= n; k++) {
+                split(order[k], part)
+                printf "%-9s %7s", part[1], part[2]
+                for (i = 1; i <= count; i++) printf " %20s", value[order[k] " " name[i]]
+                print ""
+            }
+        }' "$1"
 }
 
 sim() {
@@ -51,82 +103,35 @@ sim() {
 }
 
 loads() {
-    scripts/fetch-peers.sh
     for cpus in 1 4; do
-        for scheduler in eevdf flash bpfland rusty onbeat; do
-            echo "bench: usual loads under $scheduler on $cpus CPUs" >&2
-            # shellcheck disable=SC2046 # two words or none
-            lab --cpus "$cpus" $(peer "$scheduler") --program "$(command -v perf)" --program "$(command -v hackbench)" \
-                --program "$(command -v stress-ng)" --file scripts/bench/loads.sh:/bin/loads -- \
-                sh /bin/loads "$scheduler" |
-                sed "s/^/$cpus $scheduler /"
-        done
-    done >"$out/loads"
-    # Medians of three; the rate beside that of the best of the others.
-    sort -k1,1n -k3,3 -k2,2 -k4,4g "$out/loads" | awk '
-        { key = $1 " " $3; n[key " " $2]++; if (n[key " " $2] == 2) time[key " " $2] = $4; keys[key] = 1 }
-        END {
-            printf "%-5s %-9s %9s %9s %9s %9s %9s  %s\n", "CPUs", "load", "eevdf", "flash",
-                "bpfland", "rusty", "onbeat", "onbeat\47s rate / the best of the others\47"
-            split("1 4", cpus); split("pipe messages switch build", load); split("eevdf flash bpfland rusty", other)
-            for (c = 1; c <= 2; c++) for (l = 1; l <= 4; l++) {
-                key = cpus[c] " " load[l]; best = ""
-                printf "%-5s %-9s", cpus[c], load[l]
-                for (o = 1; o <= 4; o++) {
-                    t = time[key " " other[o]]
-                    printf " %7.3f s", t
-                    if (best == "" || t < best) best = t
-                }
-                t = time[key " onbeat"]
-                printf " %7.3f s  %.2f\n", t, best / t
-            }
-        }'
+        play loads "$cpus" --program "$(command -v perf)" --program "$(command -v hackbench)" \
+            --program "$(command -v stress-ng)" | sed "s/ / $cpus /"
+    done >"$out/loads.all"
+    # Medians of three.
+    sort -k1,1 -k2,2n -k3,3 -k4,4g "$out/loads.all" |
+        awk '{ key = $1 " " $2 " " $3; if (++n[key] == 2) print key, $4 }' | sort -s -k2,2n >"$out/loads"
+    echo "Usual loads, seconds; CPUs first"
+    table "$out/loads"
 }
 
 latency() {
-    scripts/fetch-peers.sh
-    for scheduler in eevdf flash bpfland rusty onbeat; do
-        echo "bench: wake-ups under $scheduler" >&2
-        # shellcheck disable=SC2046 # two words or none
-        lab --cpus 2 $(peer "$scheduler") --program "$(command -v cyclictest)" --program "$(command -v hackbench)" \
-            --program "$(command -v nice)" --program "$(command -v setsid)" \
-            --file scripts/bench/latency.sh:/bin/latency -- sh /bin/latency "$scheduler" |
-            sed "s/^/$scheduler /"
-    done >"$out/latency"
-    echo "Wake-up latency in microseconds, average / greatest of 400"
+    play latency 2 --program "$(command -v cyclictest)" --program "$(command -v hackbench)" \
+        --program "$(command -v nice)" --program "$(command -v setsid)" >"$out/latency"
+    echo "Wake-up latency in microseconds: mean / 99 % / greatest of 400, of loads and niceness"
     table "$out/latency"
 }
 
 fairness() {
-    scripts/fetch-peers.sh
-    for scheduler in eevdf flash bpfland rusty onbeat; do
-        echo "bench: fairness under $scheduler" >&2
-        # shellcheck disable=SC2046 # two words or none
-        lab --cpus 2 $(peer "$scheduler") --program "$(command -v nice)" \
-            --program "$(command -v chrt)" --program "$(command -v nice)" \
-            --file scripts/bench/fairness.sh:/bin/fairness -- sh /bin/fairness "$scheduler" |
-            sed "s/^/$scheduler /"
-    done >"$out/fairness"
+    play fairness 2 --program "$(command -v nice)" --program "$(command -v chrt)" >"$out/fairness"
     echo "CPU time in a second beside what weights say: greatest difference, per cent of that / ms"
     table "$out/fairness"
 }
 
-# A table of lines "SCHEDULER LOAD NICE VALUE VALUE" in file $1.
-table() {
-    awk '
-        { key = $2 " " $3; if (!(key in seen)) { order[++n] = key; seen[key] = 1 } value[key " " $1] = $4 " / " $5 }
-        END {
-            count = split("eevdf flash bpfland rusty onbeat", name)
-            printf "%-9s %4s", "load", "nice"
-            for (i = 1; i <= count; i++) printf " %16s", name[i]
-            print ""
-            for (k = 1; k <= n; k++) {
-                split(order[k], part)
-                printf "%-9s %4s", part[1], part[2]
-                for (i = 1; i <= count; i++) printf " %16s", value[order[k] " " name[i]]
-                print ""
-            }
-        }' "$1"
+desktop() {
+    play desktop 2 --program "$bin/onbeat-srt" --program "$(command -v cyclictest)" \
+        --program "$(command -v setsid)" >"$out/desktop"
+    echo "A desktop: jobs late, per cent; keys: mean / 99 % / greatest latency, us; jobs of the build"
+    table "$out/desktop"
 }
 
 costs() {
@@ -208,37 +213,16 @@ videos() {
 }
 
 srt() {
-    scripts/fetch-peers.sh flash bpfland
-    schedulers="eevdf flash bpfland fair berate"
-    for scheduler in $schedulers; do
-        echo "bench: soft real-time work under $scheduler" >&2
-        # shellcheck disable=SC2046 # two words or none
-        lab --cpus 1 $(peer "$scheduler") --program "$bin/onbeat-srt" --program "$bin/onbeat-work" \
-            --program "$(command -v nice)" --file scripts/bench/srt.sh:/bin/srt -- \
-            sh /bin/srt "$scheduler" 30 | sed "s/^/$scheduler /"
-    done >"$out/srt"
+    play srt 1 --program "$bin/onbeat-srt" --program "$bin/onbeat-work" --program "$(command -v nice)" >"$out/srt"
     echo "Videos that reserve nothing: jobs late in 30 s, per cent; CPU-bound processes beside them: CPUs"
-    awk -v names="$schedulers" '
-        { key = $2 " " $3; if (!(key in seen)) { order[++n] = key; seen[key] = 1 } }
-        { value[key " " $1] = $3 == "bound" ? $4 : sprintf("%.1f %%", 100 * $5 / $4) }
-        END {
-            count = split(names, name)
-            printf "%-10s", ""
-            for (i = 1; i <= count; i++) printf " %9s", name[i]
-            print ""
-            for (k = 1; k <= n; k++) {
-                printf "%-10s", order[k]
-                for (i = 1; i <= count; i++) printf " %9s", value[order[k] " " name[i]]
-                print ""
-            }
-        }' "$out/srt"
+    table "$out/srt"
 }
 
 for part in "$@"; do
     case $part in
-    sim | loads | latency | fairness | costs | sweeps | frames | videos | srt) "$part" ;;
+    sim | loads | latency | fairness | desktop | costs | sweeps | frames | videos | srt) "$part" ;;
     *)
-        parts="sim, loads, latency, fairness, costs, sweeps, frames, videos, srt"
+        parts="sim, loads, latency, fairness, desktop, costs, sweeps, frames, videos, srt"
         echo "bench: there is no part '$part'; choose from $parts" >&2
         exit 2
         ;;

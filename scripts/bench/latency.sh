@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0-only
 # In the guest: how long a thread of the ordinary class waits that wakes every 5 ms, beside busy ones, under scheduler
-# $1 (eevdf: the kernel's own). Prints a line "LOAD NICE AVERAGE MAXIMUM" for each, in microseconds; 50 of them are
+# $1 (eevdf: the kernel's own). Prints a line "LOAD NICE MEAN 99_% GREATEST" for each, in microseconds; 50 of them are
 # the kernel's timer slack.
 set -eu
 . /bin/scheduler
@@ -31,8 +31,7 @@ for load in hogs build messages; do
         setsid sh "/tmp/$load" 2>/dev/null &
         group=$!
         sleep 0.5
-        nice -n $nice cyclictest -q --policy=other -i 5000 -l 400 -a 2>/dev/null |
-            sed -n "s/.*Avg: *\([0-9]*\) Max: *\([0-9]*\).*/$load $nice \1 \2/p"
+        echo "$load $nice $(nice -n $nice cyclictest -v --policy=other -i 5000 -l 400 -a 2>/dev/null | waits)"
         kill -KILL -$group
         wait $group 2>/dev/null || true
         sleep 0.3
