@@ -178,6 +178,33 @@ fn drawn(i: u64, policy: &'static CorePolicy) -> TaskSet {
     set
 }
 
+/// A set in which nobody reserves anything: 2 to 5 tasks of 5 to 50 ms on one CPU that ask for 20 to 80 % together, in
+/// half of the sets beside a process that never sleeps.
+fn unreserved(i: u64, order: Others) -> TaskSet {
+    let mut dice = Dice(0xD6E8_FEB8_6659_FD93 ^ (i + 1).wrapping_mul(0xD1B5_4A32_D192_ED03));
+    let count = dice.between(2, 5);
+    let load = dice.between(200, if i % 2 == 0 { 800 } else { 400 });
+    let task = |k: u64| {
+        let period = dice.between(5_000, 50_000) * US;
+        let budget = (period * load / count / 1000 / US).max(100) * US;
+        TaskEntry { budget: None, ..entry(k as u32, period, budget, dice.below(period / US) * US, 100) }
+    };
+    let tasks: Vec<TaskEntry> = (0..count).map(task).collect();
+    let policy = &CORE[0];
+    let mut set = finished(format!("unreserved-{i}-{order}"), i, 1, Vec::new(), policy);
+    set.tasks = tasks;
+    set.best_effort = Some(BestEffort {
+        baseline: None,
+        count: (i % 2) as u32,
+        nice: 0,
+        order,
+        servers: None,
+        group: None,
+        generators: None,
+    });
+    set
+}
+
 fn entry(k: u32, period: u64, budget: u64, offset: u64, overrun: u64) -> TaskEntry {
     TaskEntry {
         name: format!("task{k}"),
@@ -410,6 +437,27 @@ fn random_sets_end_their_jobs_alike_in_the_simulator_and_on_the_kernel() {
     println!("all: {agree:.2} % agree, misses {misses:+.2} %");
     assert!(agree >= if overrun > 100 { 93.0 } else { 98.0 }, "{agree} %");
     assert!(misses.abs() <= 0.5, "{misses} %");
+}
+
+#[test]
+fn who_reserves_nothing_ends_its_jobs_alike_in_the_simulator_and_on_the_kernel_in_every_order() {
+    let sets = std::env::var_os("ONBEAT_SETS").map_or(2, |_| number("ONBEAT_SETS", SETS));
+    let orders = |i| Others::ALL.iter().map(move |order| unreserved(i, *order));
+    let trials: Vec<Trial> =
+        (0..sets).flat_map(orders).map(|set| Trial { set, policy: &CORE[0] }).collect();
+    let (_scratch, out) = folder("unreserved");
+    lab(&trials, &out);
+    let results = compare(&trials, &out);
+    for order in Others::ALL {
+        let of = |(trial, _): &(&Trial, _)| {
+            trial.set.best_effort.as_ref().is_some_and(|others| others.order == *order)
+        };
+        let part = trials.iter().zip(&results).filter(of).map(|(_, (result, _))| result);
+        let (agree, misses) = total(part);
+        println!("{order}: {agree:.2} % agree, misses {misses:+.2} %");
+        assert!(agree >= 99.0, "{order}: {agree} %");
+        assert!(misses.abs() <= 0.5, "{order}: {misses} %");
+    }
 }
 
 #[test]

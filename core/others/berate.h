@@ -32,14 +32,17 @@ OB_INLINE void ob_berate_ask(ob_task_p t, u64 use, u64 most)
 	t->expires = t->used + most;
 }
 
+/* Who is known to use little has that much at least before its deadline expires, ns. */
+#define OB_BERATE_LEAST 1000000ULL
+
 /* `t` has woken. Its jobs vary: up to twice as much is done by the same deadline, where turns need
  * not be shorter. */
 OB_INLINE void ob_berate_woke(ob_p ob, ob_task_p t, u64 turn)
 {
 	/* Of a new one nothing is known. */
-	u64 use = t->burst ?: ob->slice, most = ob_max(2 * use, ob->slice);
+	u64 use = t->burst ?: ob->slice, most = ob_max(2 * use, OB_BERATE_LEAST);
 
-	most = turn < ob->slice ? turn : most;
+	most = ob_min(most, turn < ob->slice ? turn : most);
 	ob_berate_ask(t, ob_min(use, most), most);
 }
 
@@ -103,9 +106,14 @@ OB_FN void ob_berate_ran(ob_p ob OB_ARG, ob_task_p t OB_ARG, u64 ran)
 
 	t->vtime += ob_berate_virtual(t, ran);
 	t->used += ran;
+	t->due = ob_max(t->due, t->vtime);
 	if (!ob_berate_expires(t, 0))
 		return;
 	turn = ob_berate_turn(ob);
+	if (turn == ob->slice && t->used < ob->slice) {
+		ob_berate_ask(t, t->used, ob_max(t->used, OB_BERATE_LEAST));
+		return;
+	}
 	ob_berate_ask(t, turn, turn);
 	if (turn == ob->slice)
 		t->due = t->vtime + OB_BERATE_MOST;
@@ -129,7 +137,10 @@ OB_INLINE u64 ob_berate_key(ob_p ob, ob_task_p t)
 /* Its key once its deadline has expired, `ran` ns from now; in a crowd it is less. */
 OB_INLINE u64 ob_berate_renewed(ob_p ob, ob_task_p t, u64 ran)
 {
-	return t->vtime + ob_berate_virtual(t, ran) + OB_BERATE_MOST;
+	u64 used = t->used + ran;
+
+	return t->vtime + ob_berate_virtual(t, ran) +
+	       (used < ob->slice ? ob_berate_virtual(t, used) : OB_BERATE_MOST);
 }
 
 /* By what `t` goes before whom it takes the CPU from: messages that come one by one are best read
@@ -141,7 +152,9 @@ OB_INLINE u64 ob_berate_threshold(ob_task_p t)
 
 OB_INLINE u64 ob_berate_beats(ob_p ob, ob_task_p t, ob_task_p other, u64 ran)
 {
-	u64 key = ob_berate_expires(other, ran) ? ob_berate_renewed(ob, other, ran) : other->due;
+	u64 key = ob_berate_expires(other, ran)
+			  ? ob_berate_renewed(ob, other, ran)
+			  : ob_max(other->due, other->vtime + ob_berate_virtual(other, ran));
 
 	return key > ob_berate_threshold(t);
 }
@@ -152,24 +165,31 @@ OB_INLINE u64 ob_berate_left(ob_task_p t)
 	return t->expires - ob_min(t->used + OB_WAKE_GRAIN, t->expires);
 }
 
+/* ns until `other`, which runs, stands behind `key`, or until its deadline expires. */
+OB_INLINE u64 ob_berate_within(ob_task_p other, u64 key)
+{
+	u64 left = ob_berate_left(other);
+
+	if (other->due > key)
+		return 0;
+	return ob_min(left, (key - ob_min(other->vtime, key)) * other->weight / OB_WEIGHT);
+}
+
 OB_INLINE u64 ob_berate_passes(ob_p ob, ob_cpu_p c, ob_task_p other, ob_task_p t)
 {
-	u64 left = other->due > ob_berate_threshold(t) ? 0 : ob_berate_left(other);
-
-	return c->started + ob_max(left, OB_WAKE_GRAIN);
+	return c->started + ob_max(ob_berate_within(other, ob_berate_threshold(t)), OB_WAKE_GRAIN);
 }
 
 OB_INLINE u64 ob_berate_look(ob_p ob, ob_cpu_p c, ob_task_p other, ob_task_p first)
 {
 	u64 at = c->started + 2 * OB_WAKE_GRAIN, left = ob_berate_left(other);
-	u64 key = ob_berate_threshold(first);
+	u64 key = ob_berate_threshold(first), within = ob_berate_within(other, key);
 
-	if (other->due > key)
-		return at;
 	/* The slice ends by itself. */
-	if (left + OB_WAKE_GRAIN >= ob->slice || ob_berate_renewed(ob, other, left) <= key)
+	if (within == left &&
+	    (left + OB_WAKE_GRAIN >= ob->slice || ob_berate_renewed(ob, other, left) <= key))
 		return OB_NEVER;
-	return ob_max(at, c->started + left);
+	return ob_max(at, c->started + within);
 }
 
 #endif
