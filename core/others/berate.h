@@ -14,6 +14,23 @@
 /* Who uses more than that before it sleeps is no periodic thread, but bound by the CPU, ns. */
 #define OB_BERATE_MOST 50000000ULL
 
+/* Who slept begins that far behind the others, ns, if it had so much less than its part: what
+ * jobs need varies, and what one needs less another may need more. */
+#define OB_BERATE_CREDIT 40000000ULL
+
+/* Who is bound by the CPU has its deadline so far away, ns, and those who sleep may lead it by
+ * about as much. Of n who share a CPU for 10 s each has 10 s / n, of which this is the 50th part
+ * at most (sim/tests/cheats.rs), if one more wakes; less in a crowd. */
+OB_INLINE u64 ob_berate_lead(ob_p ob)
+{
+	u64 cpus = ob_max(ob->nr_cpus, 1);
+
+	return ob_max(200000000ULL * cpus / (ob->best_effort.count + 2 * cpus), ob->slice);
+}
+
+/* The greatest of these, and an expiration. */
+#define OB_BERATE_FAR (100000000ULL + OB_BERATE_MOST)
+
 /* As for every order; for the verifier, which looks at these once. */
 OB_FN u64 ob_berate_virtual(ob_task_p t OB_ARG, u64 ran)
 {
@@ -46,13 +63,12 @@ OB_INLINE void ob_berate_woke(ob_p ob, ob_task_p t, u64 turn)
 	ob_berate_ask(t, ob_min(use, most), most);
 }
 
-/* Who slept begins up to a slice behind the others if it had less than its part. */
 OB_INLINE void ob_berate_place(ob_p ob, ob_task_p t, u64 most, u64 from)
 {
-	u64 credit = t->told ? ob->slice / 2 : ob->slice;
+	u64 credit = t->told ? ob->slice / 2 : OB_BERATE_CREDIT;
 
 	/* The first who waits may stand so far before its deadline. */
-	most += most < OB_NEVER - OB_BERATE_MOST ? OB_BERATE_MOST : 0;
+	most += most < OB_NEVER - OB_BERATE_FAR ? OB_BERATE_FAR : 0;
 	if (from != OB_NEVER)
 		t->vtime = ob_max(ob_min(t->vtime, most), from - ob_min(credit, from));
 	/* It may be here from a reservation, awake. */
@@ -78,7 +94,7 @@ OB_INLINE void ob_berate_taken(ob_p ob, ob_task_p t)
 OB_INLINE void ob_berate_begin(ob_p ob, ob_cpu_p c, ob_task_p t)
 {
 	u64 asked = t->expires && t->due > t->vtime ? t->due - t->vtime : 0;
-	u64 lag = ob_berate_virtual(t, ob_max(t->burst, ob->slice));
+	u64 lag = ob_berate_virtual(t, OB_BERATE_CREDIT);
 
 	lag = ob_max(lag, asked > OB_BERATE_MOST / 2 ? 2 * asked : asked) + ob->slice;
 	if (t->vtime + lag < c->vtime) {
@@ -116,7 +132,7 @@ OB_FN void ob_berate_ran(ob_p ob OB_ARG, ob_task_p t OB_ARG, u64 ran)
 	}
 	ob_berate_ask(t, turn, turn);
 	if (turn == ob->slice)
-		t->due = t->vtime + OB_BERATE_MOST;
+		t->due = t->vtime + ob_berate_lead(ob);
 }
 
 OB_INLINE void ob_berate_slept(ob_p ob, ob_task_p t)
@@ -140,7 +156,7 @@ OB_INLINE u64 ob_berate_renewed(ob_p ob, ob_task_p t, u64 ran)
 	u64 used = t->used + ran;
 
 	return t->vtime + ob_berate_virtual(t, ran) +
-	       (used < ob->slice ? ob_berate_virtual(t, used) : OB_BERATE_MOST);
+	       (used < ob->slice ? ob_berate_virtual(t, used) : ob_berate_lead(ob));
 }
 
 /* By what `t` goes before whom it takes the CPU from: messages that come one by one are best read
