@@ -187,7 +187,10 @@ fn unreserved(i: u64, order: Others) -> TaskSet {
     let task = |k: u64| {
         let period = dice.between(5_000, 50_000) * US;
         let budget = (period * load / count / 1000 / US).max(100) * US;
-        TaskEntry { budget: None, ..entry(k as u32, period, budget, dice.below(period / US) * US, 100) }
+        TaskEntry {
+            budget: None,
+            ..entry(k as u32, period, budget, dice.below(period / US) * US, 100)
+        }
     };
     let tasks: Vec<TaskEntry> = (0..count).map(task).collect();
     let policy = &CORE[0];

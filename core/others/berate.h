@@ -16,20 +16,21 @@
 
 /* Who slept begins that far behind the others, ns, if it had so much less than its part: what
  * jobs need varies, and what one needs less another may need more. */
-#define OB_BERATE_CREDIT 40000000ULL
+#define OB_BERATE_CREDIT 20000000ULL
 
-/* Who is bound by the CPU has its deadline so far away, ns, and those who sleep may lead it by
- * about as much. Of n who share a CPU for 10 s each has 10 s / n, of which this is the 50th part
- * at most (sim/tests/cheats.rs), if one more wakes; less in a crowd. */
-OB_INLINE u64 ob_berate_lead(ob_p ob)
+/* Who is bound by the CPU has its deadline so far away, ns: those who sleep may lead it by as much
+ * in virtual time, at most. */
+#define OB_BERATE_FAR 100000000ULL
+
+/* By what they may not. Of n who share a CPU for 10 s each has 10 s / n, of which what they may is
+ * the 50th part at most (sim/tests/cheats.rs), if one more wakes. */
+OB_INLINE u64 ob_berate_handicap(ob_p ob)
 {
 	u64 cpus = ob_max(ob->nr_cpus, 1);
 
-	return ob_max(200000000ULL * cpus / (ob->best_effort.count + 2 * cpus), ob->slice);
+	return OB_BERATE_FAR -
+	       ob_max(2 * OB_BERATE_FAR * cpus / (ob->best_effort.count + 2 * cpus), ob->slice);
 }
-
-/* The greatest of these, and an expiration. */
-#define OB_BERATE_FAR (100000000ULL + OB_BERATE_MOST)
 
 /* As for every order; for the verifier, which looks at these once. */
 OB_FN u64 ob_berate_virtual(ob_task_p t OB_ARG, u64 ran)
@@ -61,6 +62,13 @@ OB_INLINE void ob_berate_woke(ob_p ob, ob_task_p t, u64 turn)
 
 	most = ob_min(most, turn < ob->slice ? turn : most);
 	ob_berate_ask(t, ob_min(use, most), most);
+	t->due += ob_berate_handicap(ob);
+}
+
+/* Who is known to use next to nothing does not wait for others to catch up. */
+OB_INLINE int ob_berate_light(ob_task_p t)
+{
+	return t->burst && t->burst <= OB_WAKE_GRAIN && !t->told;
 }
 
 OB_INLINE void ob_berate_place(ob_p ob, ob_task_p t, u64 most, u64 from)
@@ -68,12 +76,15 @@ OB_INLINE void ob_berate_place(ob_p ob, ob_task_p t, u64 most, u64 from)
 	u64 credit = t->told ? ob->slice / 2 : OB_BERATE_CREDIT;
 
 	/* The first who waits may stand so far before its deadline. */
-	most += most < OB_NEVER - OB_BERATE_FAR ? OB_BERATE_FAR : 0;
+	most +=
+	    most < OB_NEVER - OB_BERATE_FAR - OB_BERATE_MOST ? OB_BERATE_FAR + OB_BERATE_MOST : 0;
 	if (from != OB_NEVER)
 		t->vtime = ob_max(ob_min(t->vtime, most), from - ob_min(credit, from));
 	/* It may be here from a reservation, awake. */
 	if (from != OB_NEVER || !t->expires)
 		ob_berate_woke(ob, t, ob_berate_turn(ob));
+	if (from != OB_NEVER && ob_berate_light(t) && t->vtime <= from + ob->slice)
+		t->due = ob_min(t->due, from - ob_min(OB_BERATE_CREDIT, from) + t->burst);
 	t->node.key = t->due - (t->vtime > most ? t->vtime - most : 0);
 	/* Before its deadline who has little weight may be far behind. */
 	t->at = t->vtime;
@@ -132,7 +143,7 @@ OB_FN void ob_berate_ran(ob_p ob OB_ARG, ob_task_p t OB_ARG, u64 ran)
 	}
 	ob_berate_ask(t, turn, turn);
 	if (turn == ob->slice)
-		t->due = t->vtime + ob_berate_lead(ob);
+		t->due = t->vtime + OB_BERATE_FAR;
 }
 
 OB_INLINE void ob_berate_slept(ob_p ob, ob_task_p t)
@@ -156,7 +167,7 @@ OB_INLINE u64 ob_berate_renewed(ob_p ob, ob_task_p t, u64 ran)
 	u64 used = t->used + ran;
 
 	return t->vtime + ob_berate_virtual(t, ran) +
-	       (used < ob->slice ? ob_berate_virtual(t, used) : ob_berate_lead(ob));
+	       (used < ob->slice ? ob_berate_virtual(t, used) : OB_BERATE_FAR);
 }
 
 /* By what `t` goes before whom it takes the CPU from: messages that come one by one are best read
@@ -169,8 +180,8 @@ OB_INLINE u64 ob_berate_threshold(ob_task_p t)
 OB_INLINE u64 ob_berate_beats(ob_p ob, ob_task_p t, ob_task_p other, u64 ran)
 {
 	u64 key = ob_berate_expires(other, ran)
-			  ? ob_berate_renewed(ob, other, ran)
-			  : ob_max(other->due, other->vtime + ob_berate_virtual(other, ran));
+		      ? ob_berate_renewed(ob, other, ran)
+		      : ob_max(other->due, other->vtime + ob_berate_virtual(other, ran));
 
 	return key > ob_berate_threshold(t);
 }
