@@ -175,7 +175,11 @@ fn world(name: &str, outcomes: &[&Outcome], limit: Option<&Limits>) -> Result<Va
         name,
         jobs,
         answer => context! {
-            headline => said.headline, kept => said.kept, broken => said.broken, limit => said.limit, doubt => said.doubt,
+            headline => said.headline,
+            kept => said.kept,
+            broken => said.broken,
+            limit => said.limit,
+            doubt => said.doubt,
         },
         curves,
         pictures,

@@ -80,8 +80,8 @@ pub(crate) fn beyond(misses: u64, owed_late: u64) -> String {
 }
 
 /// Heads with their meaning, and a line for each policy, without columns that have nothing to say: lost events if there
-/// are none, and what is pooled over tasks if their periods differ. Below, if it is known, what a scheduler could do that knows
-/// the future; of it only the late jobs are known.
+/// are none, and what is pooled over tasks if their periods differ. Below, if it is known, what a scheduler could do
+/// that knows the future; of it only the late jobs are known.
 pub(crate) fn summary(outcomes: &[&Outcome], limits: Option<&Limits>) -> Lines {
     let lost = outcomes.iter().any(|o| o.metrics.lost_events > 0);
     let aborted = outcomes.iter().any(|o| o.metrics.aborted > 0);

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Response times by the Python package response-time-analysis (Bozhko and Brandenburg), for prosa.rs beside this folder.
+"""Response times by the Python package response-time-analysis (Bozhko and Brandenburg), for prosa.rs.
 
 Reads a task set from each line of standard input, "WCET,DEADLINE,PERIOD ..." in whole units, the most important task
 first. Writes a line each: the response times under EDF, "|", those under fixed priorities; "-" where none was found.
@@ -8,7 +8,8 @@ first. Writes a line each: the response times under EDF, "|", those under fixed 
 import sys
 
 from response_time_analysis import edf, fp
-from response_time_analysis.model import WCET, Deadline, FullyPreemptive, IdealProcessor, Priority, Sporadic, Task, taskset
+from response_time_analysis.model import WCET, Deadline, FullyPreemptive, IdealProcessor, Priority, Sporadic
+from response_time_analysis.model import Task, taskset
 
 HORIZON = 100_000
 

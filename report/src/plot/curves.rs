@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Frames or jobs per second over time, one small panel a policy: the worst task (as in Kato et al., figures 9 to 11), the mean
-//! over the tasks and its deviation (figure 12).
+//! Frames or jobs per second over time, one small panel a policy: the worst task (as in Kato et al., figures 9 to 11),
+//! the mean over the tasks and its deviation (figure 12).
 
 use plotters::prelude::*;
 use plotters::style::text_anchor::HPos;

@@ -27,7 +27,7 @@ impl Layout {
     /// Room for the longest name, and for a value of `value` pixels.
     fn new(outcomes: &[&Outcome], value: i32) -> Self {
         let longest = outcomes.iter().map(|o| label(o).chars().count()).max().unwrap_or(0);
-        let left = (longest as i32 * 15 / 2 + 22).clamp(60, WIDTH / 2);
+        let left = (longest as i32 * 15 / 2 + 28).clamp(60, WIDTH / 2);
         Self { rows: outcomes.len(), left, right: WIDTH - value }
     }
 
@@ -50,7 +50,7 @@ impl Layout {
 
     fn names(&self, root: &Area<'_>, outcomes: &[&Outcome]) -> Result<(), PlotError> {
         for (i, o) in outcomes.iter().enumerate() {
-            let at = (self.left - 10, Self::middle(i));
+            let at = (self.left - 14, Self::middle(i));
             root.draw(&Text::new(label(o), at, font(17, INK, HPos::Right)))?;
         }
         Ok(())
