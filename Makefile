@@ -54,6 +54,7 @@ demo: setup ## play movies under every policy on a real kernel; report in result
 	@$(BIN)/onbeat demo
 
 test: setup lint ## check formats, lint, run the tests, on real kernels too
+	@scripts/judges.sh
 	@CARGO=$(CARGO) scripts/test.sh
 	$(BIN)/onbeat sim experiments/kato-11.toml
 

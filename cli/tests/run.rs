@@ -122,6 +122,12 @@ fn another_policy_than_the_running_one_is_an_error() {
 }
 
 #[test]
+fn every_command_of_the_tutorials_that_needs_a_service_succeeds() {
+    assert!(number("tutorials-ran") >= 5.0);
+    assert_eq!(facts().get("tutorials-failed").map(|text| text.trim()), Some(""));
+}
+
+#[test]
 fn a_reservation_given_back_lets_its_program_go_on() {
     fact_is("release-status", "exit status: 0");
     fact_is("release-alive", "true");
@@ -298,6 +304,7 @@ fn in_the_guest() {
     user.uid(1000).gid(1000);
     ended("user", user);
     ended("policy", run_with("1ms", "20ms", &["--policy", "g-edf"], &["true"]));
+    tutorials();
     given_back();
     let on_change = ["--on-change", "echo $ONBEAT_CHANGE >>/tmp/changes"];
     let stays = start(&mut run_with("100us", "100ms", &on_change, &["sleep", "1000"]));
@@ -530,6 +537,39 @@ fn with_and_without_rhythm() {
         guest::spin(Duration::from_millis(1));
     };
     named("our-10ms", jobs).join().unwrap();
+}
+
+/// The commands of docs/tutorials that need a service, each with a program of the guest in place of the film and the
+/// rest that they name. `tutorials.rs` runs the others.
+fn tutorials() {
+    let pages = [
+        include_str!("../../docs/tutorials/stutter.md"),
+        include_str!("../../docs/tutorials/dimension.md"),
+        include_str!("../../docs/tutorials/study.md"),
+    ];
+    let (mut ran, mut failed) = (0, String::new());
+    for line in pages.iter().flat_map(|page| page.lines()) {
+        let Some(line) = line.strip_prefix("    ") else { continue };
+        let line = line.strip_prefix("sudo ").unwrap_or(line);
+        let verbs = ["onbeat run ", "onbeat status", "onbeat doctor"];
+        if !verbs.iter().any(|verb| line.starts_with(verb)) {
+            continue;
+        }
+        let words = line.split_whitespace().take_while(|word| !word.starts_with('#'));
+        let words: Vec<&str> = match line.split_once(" -- ") {
+            Some(_) => {
+                words.take_while(|word| *word != "--").chain(["--", "sleep", "0.1"]).collect()
+            }
+            None => words.collect(),
+        };
+        let (status, said) = finish(start(Command::new("/bin/onbeat").args(&words[1..])));
+        ran += 1;
+        if !status.success() {
+            failed.push_str(&format!("{line}: {status}: {said} "));
+        }
+    }
+    fact("tutorials-ran", ran);
+    fact("tutorials-failed", failed.replace('\n', " "));
 }
 
 fn given_back() {

@@ -9,7 +9,7 @@ use onbeat_model::run::{Class, World};
 
 use crate::limit::Limits;
 use crate::plot::{self, PlotError};
-use crate::{Outcome, bounds, table};
+use crate::{Outcome, answer, bounds, table};
 
 /// Everything the page shows.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -157,29 +157,78 @@ fn experiment(e: &Experiment) -> Result<Value, PageError> {
 
 /// Figures, pictures and tables of one world.
 fn world(name: &str, outcomes: &[&Outcome], limit: Option<&Limits>) -> Result<Value, PageError> {
-    let rate = rate(outcomes);
-    let safe = Value::from_safe_string;
+    let (rate, jobs) = (rate(outcomes), answer::jobs(outcomes));
+    let safe = |pictures: Vec<String>| -> Vec<Value> {
+        pictures.into_iter().map(Value::from_safe_string).collect()
+    };
     let curves = match plot::has_curves(outcomes) {
-        true => Some(safe(plot::curves(outcomes, rate)?)),
-        false => None,
+        true => safe(plot::curves(outcomes, jobs, rate)?),
+        false => Vec::new(),
     };
-    let frames = match outcomes.iter().all(|o| o.metrics.mean_fps.is_some()) {
-        true => Some(safe(plot::frames(outcomes, rate)?)),
-        false => None,
-    };
+    let mut pictures = safe(plot::quantities(outcomes, jobs)?);
+    if outcomes.iter().all(|o| o.metrics.mean_fps.is_some()) {
+        pictures.extend(safe(vec![plot::frames(outcomes, jobs, rate)?]));
+    }
     let tasks: Vec<Value> = outcomes.iter().map(|o| tasks(o)).collect();
+    let said = answer::answer(outcomes, limit);
     Ok(context! {
         name,
+        jobs,
+        answer => context! {
+            headline => said.headline,
+            kept => said.kept,
+            broken => said.broken,
+            limit => said.limit,
+            doubt => said.doubt,
+        },
         curves,
-        frames,
-        quantities => safe(plot::quantities(outcomes)?),
-        by_task => table::by_task(outcomes).map(lines),
+        pictures,
+        by_task => table::by_task(outcomes).map(|table| lines(verdicts_first(table))),
+        late_by_task => late_by_task(outcomes),
         summary => lines(table::summary(outcomes, limit)),
         loads => table::loads(outcomes).map(lines),
         bounds => bounds::lines(outcomes).map(lines),
         bounds_remark => bounds::remark(outcomes),
         tasks,
     })
+}
+
+/// The columns in the order in which a narrow screen is read: who, whether the promise was kept, then the rest.
+fn verdicts_first(table: table::Lines) -> table::Lines {
+    let front = |i: &usize| match table.head[*i].0 {
+        "policy" | "task" => 0,
+        "promise" => 1,
+        "period ms" | "budget ms" => 3,
+        _ => 2,
+    };
+    let mut order: Vec<usize> = (0..table.head.len()).collect();
+    order.sort_by_key(front);
+    let row = |row: &Vec<String>| order.iter().map(|i| row[*i].clone()).collect();
+    table::Lines {
+        head: order.iter().map(|i| table.head[*i]).collect(),
+        rows: table.rows.iter().map(row).collect(),
+    }
+}
+
+/// More tasks than these are only told each by itself.
+const MOST_COLUMNS: usize = 12;
+
+/// Late jobs of each task under each policy where tasks are alike, and owed ones among them.
+fn late_by_task(outcomes: &[&Outcome]) -> Option<Value> {
+    let names = |o: &Outcome| o.reserved().map(|t| t.name.clone()).collect::<Vec<_>>();
+    let first = names(outcomes.first()?);
+    let alike = outcomes.iter().all(|o| o.uniform() && names(o) == first);
+    if !alike || first.is_empty() || first.len() > MOST_COLUMNS {
+        return None;
+    }
+    let cell = |t: &onbeat_model::metrics::TaskMetrics| match t.owed_late {
+        0 => context! { text => t.misses.to_string() },
+        n => context! { text => format!("{} ({n} owed)", t.misses), broken => true },
+    };
+    let row = |o: &&Outcome| context! { policy => o.policy, cells => o.reserved().map(cell).collect::<Vec<_>>() };
+    let each: Vec<u64> = outcomes.iter().flat_map(|o| o.reserved()).map(|t| t.jobs).collect();
+    let of = each.iter().all(|n| *n == each[0]).then(|| each[0]);
+    Some(context! { of, names => first, rows => outcomes.iter().map(row).collect::<Vec<_>>() })
 }
 
 /// A table for the page.

@@ -52,14 +52,34 @@ pub(crate) fn draw(
         paint(&root)?;
         root.present()?;
     }
-    // Fluid width, a name for screen readers.
+    // Fluid width, a name for screen readers, colours that a dark screen can show.
     let (w, h) = size;
     let title: String = title.chars().filter(|c| !matches!(c, '<' | '>' | '&' | '"')).collect();
     let head = format!("<svg width=\"{w}\" height=\"{h}\"");
     let fluid = format!(
         "<svg role=\"img\" aria-label=\"{title}\" style=\"width:100%;max-width:{w}px;height:auto\""
     );
-    Ok(svg.replacen(&head, &fluid, 1))
+    let svg = svg.replacen(&head, &fluid, 1);
+    Ok(svg.replacen('>', &format!(">\n<style>{}</style>", dark()), 1))
+}
+
+/// What the colours are on a dark screen: lighter, and white paper dark.
+fn dark() -> String {
+    let pairs = [
+        (INK, RGBColor(0xe4, 0xe7, 0xea)),
+        (FAINT, RGBColor(0x43, 0x4a, 0x51)),
+        (OURS, RGBColor(0x56, 0xb4, 0xe9)),
+        (OTHERS, RGBColor(0xa2, 0xab, 0xb3)),
+        (WORST, RGBColor(0xff, 0x8c, 0x3a)),
+        (WHITE, RGBColor(0x16, 0x19, 0x1c)),
+    ];
+    let hex = |c: RGBColor| format!("#{:02X}{:02X}{:02X}", c.0, c.1, c.2);
+    let rule = |(light, dark)| {
+        let (light, dark) = (hex(light), hex(dark));
+        format!("svg [fill=\"{light}\"]{{fill:{dark}}}svg [stroke=\"{light}\"]{{stroke:{dark}}}")
+    };
+    let rules: String = pairs.map(rule).concat();
+    format!("@media (prefers-color-scheme:dark){{{rules}}}")
 }
 
 pub(crate) type Area<'a> = DrawingArea<SVGBackend<'a>, plotters::coord::Shift>;

@@ -6,7 +6,7 @@ use onbeat_model::metrics::TaskMetrics;
 use onbeat_model::run::Class;
 
 use crate::limit::Limits;
-use crate::{Outcome, bounds};
+use crate::{Outcome, answer, bounds};
 
 /// Column heads and what they mean; used by the page too.
 pub const COLUMNS: [(&str, &str); 17] = [
@@ -80,8 +80,8 @@ pub(crate) fn beyond(misses: u64, owed_late: u64) -> String {
 }
 
 /// Heads with their meaning, and a line for each policy, without columns that have nothing to say: lost events if there
-/// are none, and means over tasks if their periods differ. Below, if it is known, what a scheduler could do that knows
-/// the future; of it only the late jobs are known.
+/// are none, and what is pooled over tasks if their periods differ. Below, if it is known, what a scheduler could do
+/// that knows the future; of it only the late jobs are known.
 pub(crate) fn summary(outcomes: &[&Outcome], limits: Option<&Limits>) -> Lines {
     let lost = outcomes.iter().any(|o| o.metrics.lost_events > 0);
     let aborted = outcomes.iter().any(|o| o.metrics.aborted > 0);
@@ -91,13 +91,21 @@ pub(crate) fn summary(outcomes: &[&Outcome], limits: Option<&Limits>) -> Lines {
         "BE least" => seconds,
         "lost" => lost,
         "aborted" => aborted,
-        "worst fps" | "mean fps" | "sd" | "CPU/job µs" => means,
+        // Shares and percentiles over all jobs are those of none of the tasks either.
+        "worst fps" | "mean fps" | "sd" | "CPU/job µs" | "tard. 99 % ms" | "preempt/job"
+        | "migr/job" => means,
         _ => true,
     };
     let kept = |row: Vec<String>| {
         row.into_iter().zip(COLUMNS).filter(|(_, c)| wanted(c.0)).map(|(cell, _)| cell).collect()
     };
-    let head = COLUMNS.into_iter().filter(|c| wanted(c.0)).collect();
+    let frames = answer::jobs(outcomes) == "frames";
+    let named = |(head, about)| match head {
+        "worst fps" if !frames => ("worst/s", "least jobs of any task in any one-second window"),
+        "mean fps" if !frames => ("mean/s", "mean jobs per second over tasks and seconds"),
+        _ => (head, about),
+    };
+    let head = COLUMNS.into_iter().filter(|c| wanted(c.0)).map(named).collect();
     let limit = |(name, late): (&str, String)| {
         COLUMNS.map(|column| match column.0 {
             "policy" => name.into(),
