@@ -235,11 +235,7 @@ fn analysis_promises_nothing_where_it_does_not_hold() {
     let asked = ["analyze", played.path(), "--test", "edf-qpa", "--json"];
     let found = answered(&onbeat(&asked));
     assert_eq!(found["tests"][0]["schedulable"], true, "in theory");
-    assert_eq!(
-        (&found["fits"], &found["late_ns"]),
-        (&"late".into(), &1_000_000.into()),
-        "as it is served"
-    );
+    assert_eq!(found["fits"], "?", "as it is served");
     let found = answered(&onbeat(&[&asked[..], &["--admit", "g-edf"]].concat()));
     let simulated = object(&onbeat(&["sim", played.path(), "--json"]));
     assert!(simulated["runs"][0]["metrics"]["miss_ratio"].as_f64().unwrap() > 0.0, "{simulated}");

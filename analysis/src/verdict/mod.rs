@@ -81,6 +81,7 @@ struct Asked {
     /// Served: a group, whose members' releases nobody knows.
     one: Delayed,
     threads: u32,
+    marks: bool,
     rank: Option<Rank>,
     priority: Option<u32>,
     seat: Seat,
@@ -181,6 +182,7 @@ fn asked(set: &TaskSet, played: &CorePolicy) -> Vec<Asked> {
             name: demand.name,
             one: Sporadic::served(demand.budget, demand.period, demand.deadline).into(),
             threads: 1,
+            marks: false,
             rank: None,
             priority: None,
             seat: groups.get(group)?.clone(),
@@ -194,6 +196,7 @@ fn asked(set: &TaskSet, played: &CorePolicy) -> Vec<Asked> {
                 name: demand.name,
                 one: Delayed { task, jitter: spec.waits.jitter, blocking: spec.waits.blocking },
                 threads: spec.threads,
+                marks: spec.marks,
                 rank: spec.class,
                 priority: spec.waits.priority,
                 seat: seats[i].clone()?,
@@ -241,7 +244,7 @@ fn ranked(set: &TaskSet, asked: &[Asked], inside: &[usize]) -> Vec<Said> {
         .collect();
     let bounds = lateness(set, &all);
     let one = |i: &usize| {
-        let Delayed { task, jitter, blocking } = asked[*i].one;
+        let Delayed { task, blocking, .. } = asked[*i].one;
         if !asked[*i].seat.fits {
             return Said::Never(format!("{} has no room beside those before it", asked[*i].name));
         }
@@ -249,12 +252,10 @@ fn ranked(set: &TaskSet, asked: &[Asked], inside: &[usize]) -> Vec<Said> {
             return Said::Unknown("no test of hard and soft ones covers blocking".into());
         }
         match (asked[*i].rank, &bounds) {
-            (Some(Rank::Hard), _) => {
-                Said::Late(queue::after(task.deadline.min(task.period), jitter, &task))
-            }
+            (Some(Rank::Hard), _) => asked[*i].ends(task.deadline.min(task.period)),
             (_, Some(bounds)) => {
                 let end = task.deadline.min(task.period).saturating_add(bounds[*i]);
-                Said::Late(queue::after(end, jitter, &task))
+                asked[*i].ends(end)
             }
             (_, None) => Said::Unknown("soft ones have no bound here".into()),
         }

@@ -43,8 +43,20 @@ impl Said {
 }
 
 /// By how much a job is late that ends `end` after its release, which is `jitter` after its arrival.
-pub(super) fn after(end: u64, jitter: u64, task: &Sporadic) -> u64 {
+fn after(end: u64, jitter: u64, task: &Sporadic) -> u64 {
     end.saturating_add(jitter).saturating_sub(task.deadline)
+}
+
+impl Asked {
+    /// That a job ends no later than `end` after its release.
+    pub(super) fn ends(&self, end: u64) -> Said {
+        let Delayed { task, jitter, .. } = self.one;
+        if self.marks && end > task.period {
+            let why = "it may be late beyond its next release, which a program that marks its jobs then begins late";
+            return Said::Unknown(why.into());
+        }
+        Said::Late(after(end, jitter, &task))
+    }
 }
 
 /// CPUs of each queue of a machine, a bit for each. Where reservations are split over CPUs all are looked at together.
@@ -202,15 +214,29 @@ impl Queue<'_> {
         all.iter().map(one).collect()
     }
 
-    /// That all of them end, `end` of each after the release.
-    fn each(&self, end: impl Fn(usize) -> u64) -> Vec<Said> {
-        let one =
-            |(i, one): (usize, &&Asked)| Said::Late(after(end(i), one.one.jitter, &one.one.task));
-        self.tasks.iter().enumerate().map(one).collect()
+    /// That each ends no later than `end` after its release, in an order by deadlines.
+    ///
+    /// A program that is behind has no releases to be seen. Without a server it keeps its deadline, and goes before others
+    /// that are due earlier than its next job is; if it marks its jobs the next begins only then, with a deadline that
+    /// much later, and so on.
+    fn each(&self, end: impl Fn(usize) -> u64) -> Answer {
+        let loose = self.policy.server == Server::None;
+        let behind = |i: usize| end(i) >= self.tasks[i].one.task.period;
+        if let Some(i) =
+            (0..self.tasks.len()).find(|i| loose && !self.tasks[*i].marks && behind(*i))
+        {
+            return Err(Said::Unknown(format!(
+                "without a server a job of {} that ends when the next is due may keep its deadline and delay others; \
+                 take a server, or say marks = true",
+                self.tasks[i].name
+            )));
+        }
+        let one = |(i, one): (usize, &&Asked)| one.ends(end(i));
+        Ok(self.tasks.iter().enumerate().map(one).collect())
     }
 
     /// All by their deadlines, or by the ends of their periods.
-    fn in_time(&self) -> Vec<Said> {
+    fn in_time(&self) -> Answer {
         self.each(|i| self.tasks[i].one.task.deadline.min(self.tasks[i].one.task.period))
     }
 
@@ -229,7 +255,7 @@ impl Queue<'_> {
         let served = self.served(&exact, unit);
         if self.policy.server.lends() {
             return match self.dense(&served) {
-                true => Ok(self.in_time()),
+                true => self.in_time(),
                 false => Err(Said::Unknown(format!(
                     "servers that lend are proven to be in time only where Σ Q/min(D, P) fits a CPU, without \
                      blocking; {}",
@@ -244,16 +270,17 @@ impl Queue<'_> {
             return Err(Said::Unknown(why.into()));
         }
         // Exact times of each only where they matter: jitter comes on top of them.
-        let matter = self.tasks.iter().any(|one| one.one.jitter > 0) || late > 0;
+        let loose = self.policy.server == Server::None;
+        let matter = loose || late > 0 || self.tasks.iter().any(|one| one.one.jitter > 0);
         let plain = delayed::plain(&served).filter(|all| matter && all.len() <= TASKS_TIMED);
         let times = plain.map_or(Vec::new(), |all| edf::response_times(&all));
         // A quantum of best effort's may be due before a job that is alone.
         let quantum = if self.share().is_zero() { 0 } else { SHARE_QUANTUM };
-        Ok(self.each(|i| {
+        self.each(|i| {
             let by_deadline = served[i].task.deadline.saturating_add(late).div_ceil(unit);
             let time = times.get(i).copied().flatten().map(|time| time.div_ceil(unit) + quantum);
             time.unwrap_or(by_deadline).min(by_deadline).saturating_add(self.delay())
-        }))
+        })
     }
 
     /// Levels of fixed priorities, and the tasks in their order.
@@ -312,7 +339,7 @@ impl Queue<'_> {
         // Where EDF is never late no job ever waits without laxity, else it could still take all its time and be late:
         // so EDZL serves all as EDF does.
         if !lends && union::any(&tight, m) == Verdict::Schedulable {
-            return Ok(self.in_time());
+            return self.in_time();
         }
         if lends && !laxity {
             return Err(Said::Unknown("no test of global EDF covers servers that lend".into()));
@@ -337,14 +364,14 @@ impl Queue<'_> {
                 self.load().1
             )));
         }
-        Ok(self.each(|i| {
+        self.each(|i| {
             let by_theorem = bounds.as_ref().map(|all| served[i].deadline.saturating_add(all[i]));
             let by_time = own.as_ref().map(|all| all[i]);
             by_theorem
                 .unwrap_or(u64::MAX)
                 .min(by_time.unwrap_or(u64::MAX))
                 .saturating_add(self.delay())
-        }))
+        })
     }
 
     fn fixed_on_several(&self) -> Answer {
@@ -383,7 +410,7 @@ impl Queue<'_> {
                     one.name
                 )))
             }
-            None => Ok(self.in_time()),
+            None => self.in_time(),
         }
     }
 }

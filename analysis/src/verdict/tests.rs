@@ -144,6 +144,7 @@ fn what_no_test_covers_is_unproven_and_says_why() {
         ("threads = 2", "g-edf+cbs-hard", "several threads"),
         ("blocking = \"1ms\"", "g-edf+cbs-hard", "has blocking"),
         ("jitter = \"1ms\"", "p-edf", "without a server"),
+        ("", "g-edf", "keep its deadline"),
     ] {
         let judged = under(&of(more), policy);
         assert_eq!(judged.fits, Fits::Unproven, "{policy}");

@@ -182,3 +182,67 @@ fn a_thousand_tasks_an_hour_beside_a_microsecond_and_a_full_cpu_get_a_verdict() 
         "{shown}"
     );
 }
+
+/// The next of a sequence of numbers that look random (Knuth, "The art of computer programming", volume 2, MMIX).
+fn draw(state: &mut u64, below: u64) -> u64 {
+    *state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+    (*state >> 33) % below
+}
+
+/// A set of up to seven tasks, each of which takes all its budget, beside two hogs.
+fn drawn(seed: u64) -> File {
+    let state = &mut (seed * 7919 + 1);
+    let cpus = 1 + draw(state, 3);
+    let tasks: String = (0..1 + draw(state, 5) + draw(state, cpus))
+        .map(|i| {
+            let period = [3000, 4000, 5000, 7137, 8000, 10_000, 16_000, 25_000][draw(state, 8) as usize];
+            let budget = period * (5 + draw(state, 55)) / 100;
+            let deadline = if draw(state, 2) == 0 { period } else { budget + draw(state, 2 * period - budget) };
+            let (offset, marks) = (draw(state, period), draw(state, 3) == 0);
+            format!(
+                "[[task]]\nname = \"t{i}\"\nperiod = \"{period}us\"\nbudget = \"{budget}us\"\ndeadline = \"{deadline}us\"\n\
+                 offset = \"{offset}us\"\nmarks = {marks}\nwork = {{ constant = \"{budget}us\" }}\n"
+            )
+        })
+        .collect();
+    let share = ["0%", "5%", "20%"][draw(state, 3) as usize];
+    File::new(format!(
+        "cpus = {cpus}\nduration = \"400ms\"\nbest_effort_share = \"{share}\"\npolicies = [\"p-edf\", \
+         \"p-edf+cbs-hard\", \"p-edf+cbs-predict\", \"g-edf+cbs-hard\", \"g-edzl+cbs-hard\", \"g-edzl+cbs-predict\", \
+         \"rm+cbs-hard\", \"p-rm\", \"edf-wm+cbs\"]\n[best_effort]\ncount = 2\n{tasks}"
+    ))
+}
+
+#[test]
+fn nobody_is_later_in_the_simulator_than_the_verdict_says() {
+    let mut held = 0;
+    for seed in 0..40 {
+        let file = drawn(seed);
+        let found = answered(&onbeat(&["analyze", file.path(), "--json"]));
+        let played = answered(&onbeat(&["sim", file.path(), "--json"]));
+        for (said, run) in
+            found["policies"].as_array().unwrap().iter().zip(played["runs"].as_array().unwrap())
+        {
+            assert_eq!(said["policy"], run["policy"]);
+            if !["yes", "late"].contains(&said["fits"].as_str().unwrap()) {
+                continue;
+            }
+            for (late, task) in said["tasks_late_ns"]
+                .as_array()
+                .unwrap()
+                .iter()
+                .zip(run["tasks"].as_array().unwrap())
+            {
+                let most = late.as_f64().unwrap() / 1e6;
+                let seen = task["tardiness_max_ms"].as_f64().unwrap();
+                assert!(
+                    seen <= most + 1e-5,
+                    "{seen} above {most}: {task} under {said}\n{}",
+                    file.path()
+                );
+                held += 1;
+            }
+        }
+    }
+    assert!(held > 300, "{held} bounds were looked at");
+}
