@@ -168,11 +168,9 @@ fn play_all(
         played
     });
     let mut played = Vec::new();
-    for one in done {
-        // Runs are begun in order: one that failed may come after one that was left out.
-        if let Some(one) = one {
-            played.push(one?);
-        }
+    // Runs are begun in order: one that failed may come after one that was left out.
+    for one in done.into_iter().flatten() {
+        played.push(one?);
     }
     if played.len() < runs.len() {
         bail!("stopped on request after {} of {} runs", played.len(), runs.len());
