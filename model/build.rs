@@ -9,7 +9,7 @@ const SERVERS: &str = "../core/policies/registry.h";
 const OTHERS: &str = "../core/others/registry.h";
 
 /// Header, macro, its name here, type and meaning.
-const NUMBERS: [[&str; 5]; 8] = [
+const NUMBERS: [[&str; 5]; 10] = [
     ["../core/ob_terms.h", "OB_MAX_CPUS", "CPUS", "u32", "CPUs of one machine."],
     [
         "../core/ob_terms.h",
@@ -36,6 +36,20 @@ const NUMBERS: [[&str; 5]; 8] = [
         "u64",
         "Budgets are enforced to within that, ns.",
     ],
+    [
+        "../core/ob_share.h",
+        "OB_SHARE_QUANTUM",
+        "SHARE_QUANTUM",
+        "u64",
+        "How much of its share best effort is served at a time, ns.",
+    ],
+    [
+        "../core/orders/laxity.h",
+        "OB_MARGIN",
+        "LAXITY_MARGIN",
+        "u64",
+        "So much before its laxity ends a job may go first where slack is lent, ns.",
+    ],
 ];
 
 fn main() {
@@ -58,7 +72,8 @@ fn number([header, macro_name, name, kind, about]: &[&str; 5]) -> String {
     println!("cargo:rerun-if-changed={header}");
     let text = fs::read_to_string(header).expect("a header of the core");
     let (_, line) = text.split_once(&format!("#define {macro_name} ")).expect("its number");
-    let value: u64 = line.split_whitespace().next().and_then(|v| v.parse().ok()).expect("a number");
+    let word = line.split_whitespace().next().map(|v| v.trim_end_matches(['U', 'L']));
+    let value: u64 = word.and_then(|v| v.parse().ok()).expect("a number");
     format!("/// {about}\npub const {name}: {kind} = {value};\n")
 }
 

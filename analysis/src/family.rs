@@ -129,6 +129,7 @@ impl Family {
                 frames: None,
                 set: None,
                 bound: None,
+                waits: Default::default(),
                 work: Work::Trace {
                     path: format!("{name}-{}.csv", plan.name).into(),
                     start,

@@ -21,3 +21,4 @@ pub mod semi;
 pub mod split_cd;
 pub mod sporadic;
 pub mod truncated;
+pub mod verdict;

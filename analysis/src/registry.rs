@@ -1,10 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! All schedulability tests by name. A test is a function and a line in [`TESTS`].
+//! All schedulability tests by name. A test is a function and a line in [`TESTS`]; what makes one accept: `change`.
+
+mod change;
+
+pub use change::{cpus_needed, scale_that_fits};
 
 use crate::global::tardiness::Supply;
 use crate::global::{
     bak, bar, bcl, ff_dbf, fixed as global_fixed, gel, gfb, rta, tardiness, union,
 };
+use crate::one_cpu::delayed::{self, Delayed};
 use crate::one_cpu::{bounds, edf, fixed};
 use crate::partition::{Local, Packing, partition};
 use crate::semi::{Plan, edf_wm};
@@ -59,6 +64,43 @@ const fn test(
     Test { name, about, one_cpu, run }
 }
 
+impl Test {
+    /// What it tells, with the response times that the verdict does not need and that are slow to find.
+    pub fn answer(&self, tasks: &[Sporadic], cpus: usize) -> Answer {
+        let answer = (self.run)(tasks, cpus);
+        match self.name {
+            "edf-qpa" => Answer { responses: Some(edf::response_times(tasks)), ..answer },
+            _ => answer,
+        }
+    }
+
+    /// What it tells of tasks with jitter or blocking on one CPU, and their fixed priorities, if it knows of these: 1
+    /// goes first.
+    pub fn answer_delayed(&self, tasks: &[Delayed], priorities: Option<&[u64]>) -> Option<Answer> {
+        let level = |i: &usize| match self.name {
+            "fp-exact" => priorities.map(|all| all[*i]),
+            "rm-exact" => Some(tasks[*i].task.period),
+            "dm-exact" => Some(tasks[*i].task.deadline),
+            _ => None,
+        };
+        if self.name == "edf-qpa" {
+            return Some(delayed::edf(tasks).into());
+        }
+        let mut order: Vec<usize> = (0..tasks.len()).collect();
+        let all: Vec<u64> = order.iter().map(level).collect::<Option<_>>()?;
+        order.sort_by_key(|i| all[*i]);
+        let sorted: Vec<Delayed> = order.iter().map(|i| tasks[*i]).collect();
+        let levels: Vec<u64> = order.iter().map(|i| all[*i]).collect();
+        let mut responses = vec![None; tasks.len()];
+        let times = delayed::response_times(&sorted, &levels);
+        order.iter().zip(times).for_each(|(i, time)| responses[*i] = time);
+        let late =
+            |(time, one): (&Option<u64>, &Delayed)| time.is_none_or(|t| t > one.task.deadline);
+        let in_time = !responses.iter().zip(tasks).any(late);
+        Some(Answer { responses: Some(responses), ..Verdict::sufficient(in_time).into() })
+    }
+}
+
 /// Every test there is.
 pub const TESTS: &[Test] = &[
     test(
@@ -71,7 +113,7 @@ pub const TESTS: &[Test] = &[
         "edf-qpa",
         "EDF on one CPU, exact (Zhang and Burns 2009; response times: Spuri 1996)",
         true,
-        uni_edf,
+        |t, _| edf::qpa(t).into(),
     ),
     test(
         "rm-exact",
@@ -84,6 +126,12 @@ pub const TESTS: &[Test] = &[
         "deadline monotonic on one CPU, exact (Joseph and Pandya 1986)",
         true,
         |t, _| priorities(t, |t| t.deadline),
+    ),
+    test(
+        "fp-exact",
+        "the file's own priorities on one CPU, with jitter and blocking (Audsley et al. 1993; Tindell et al. 1994)",
+        true,
+        |_, _| Verdict::Unknown.into(), // they are no part of a Sporadic: `answer_delayed`
     ),
     test(
         "rm-liu-layland",
@@ -308,10 +356,6 @@ fn limit(tasks: &[Sporadic], cpus: usize) -> Answer {
     if over { Verdict::Unschedulable.into() } else { Verdict::Unknown.into() }
 }
 
-fn uni_edf(tasks: &[Sporadic], _: usize) -> Answer {
-    Answer { responses: Some(edf::response_times(tasks)), ..edf::qpa(tasks).into() }
-}
-
 /// Fixed priorities on one CPU, the smallest level first.
 fn priorities(tasks: &[Sporadic], level: fn(&Sporadic) -> u64) -> Answer {
     let mut verdict = Verdict::Unknown;
@@ -383,51 +427,6 @@ fn like_edf(tasks: &[Sporadic], responses: Option<Vec<u64>>) -> Answer {
     Answer { responses: responses.map(|all| all.into_iter().map(Some).collect()), ..answer }
 }
 
-/// The least number of CPUs, more than `cpus` and at most `most`, with which `test` accepts the set.
-pub fn cpus_needed(test: &Test, tasks: &[Sporadic], cpus: usize, most: usize) -> Option<usize> {
-    if test.one_cpu {
-        return None;
-    }
-    (cpus + 1..=most).find(|m| (test.run)(tasks, *m).verdict == Verdict::Schedulable)
-}
-
-/// The largest scale of all execution times, in thousandths, with which `test` accepts the set. Found by halving: for
-/// heuristics that are not monotonic it is one such scale.
-pub fn scale_that_fits(test: &Test, tasks: &[Sporadic], cpus: usize) -> Option<u64> {
-    let scaled = |scale: u64| -> Vec<Sporadic> {
-        let of = |t: &Sporadic| (u128::from(t.wcet) * u128::from(scale) / 1000).max(1);
-        tasks.iter().map(|t| Sporadic { wcet: of(t).min(u64::MAX.into()) as u64, ..*t }).collect()
-    };
-    // Beyond what all CPUs have, or a task before its deadline, nothing fits.
-    let possible = |scale: u64| {
-        let tasks = scaled(scale);
-        let alone = tasks.iter().all(|t| t.wcet <= t.deadline);
-        alone && compare_utilization(&tasks, cpus as u64) != Ordering::Greater
-    };
-    let fits = |scale: u64| {
-        possible(scale) && (test.run)(&scaled(scale), cpus).verdict == Verdict::Schedulable
-    };
-    let (mut low, mut high) = if fits(1000) { (1000, 2000) } else { (1, 1000) };
-    if !fits(low) {
-        return None;
-    }
-    while high > 1000 && high < SCALE_MOST && fits(high) {
-        (low, high) = (high, high * 2);
-    }
-    while high - low > 1 {
-        let middle = (low + high) / 2;
-        if fits(middle) {
-            low = middle;
-        } else {
-            high = middle;
-        }
-    }
-    Some(low)
-}
-
-/// Scales, in thousandths, that nobody looks beyond.
-const SCALE_MOST: u64 = 1_000_000;
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -470,14 +469,5 @@ mod tests {
                 test.name
             );
         }
-    }
-
-    #[test]
-    fn the_change_that_is_proposed_makes_it_fit() {
-        let tasks = vec![Sporadic::implicit(2000, 3000); 3];
-        let test = find("p-edf-ff").unwrap();
-        assert_eq!(cpus_needed(test, &tasks, 2, 8), Some(3));
-        // Two of them must share a CPU: 3/4 of 2/3 is a half.
-        assert_eq!(scale_that_fits(test, &tasks, 2), Some(750));
     }
 }

@@ -26,7 +26,7 @@ use crate::lab::{assemble, cancel_on_signals, fit};
 use crate::limit::compute_and_keep;
 use crate::output::{self, print, whole};
 use crate::results::{Results, claims_beside, join};
-use crate::sim::{core, simulate};
+use crate::sim::{Keep, core, simulate};
 
 /// The experiments in the order of the report, by the figures of the paper.
 const EXPERIMENTS: [&str; 7] = [
@@ -227,7 +227,7 @@ impl Shown {
         let own: Vec<&CorePolicy> = policies(set, options).iter().filter_map(core).collect();
         if set.tasks.iter().all(|task| task.work.is_replayable()) && !own.is_empty() {
             let mut traced = None;
-            let simulated = simulate(set, &own, false, |run| {
+            let simulated = simulate(set, &own, Keep::Events, |run| {
                 if let Some(name) = trace_name(set, &run.policy, "sim") {
                     match output::write_trace(run, &place.join(&name)) {
                         Ok(()) => traced = Some((format!("{}, simulator", run.policy), name)),

@@ -20,7 +20,9 @@ use onbeat_model::run::World;
 use onbeat_model::taskset::{Kernel, TaskSet};
 use onbeat_model::units::SEC;
 
+use crate::again::{self, Again};
 use crate::guest;
+use crate::kind::{self, Kind};
 use crate::output::{self, Outputs, folder_of, whole};
 use crate::playable;
 use crate::results::Results;
@@ -36,12 +38,18 @@ const LAB_FAILED: u8 = 125;
 #[derive(Debug, Args)]
 #[command(before_help = "Example: onbeat lab experiments/kato-11.toml --html report.html")]
 pub struct Options {
-    /// The task-set file (docs/task-set.md); each of its policies runs in a guest of its own
-    #[arg(conflicts_with_all = ["shell", "command"], required_unless_present_any = ["shell", "command"])]
-    file: Option<PathBuf>,
+    /// Task-set files (docs/task-set.md); each of their policies runs in a guest of its own
+    #[arg(
+        value_name = "FILE",
+        conflicts_with_all = ["shell", "command"],
+        required_unless_present_any = ["shell", "command"]
+    )]
+    sets: Vec<PathBuf>,
     /// A policy to run instead of the file's list (repeatable)
-    #[arg(long = "policy", value_name = "P", requires = "file")]
+    #[arg(long = "policy", value_name = "P", requires = "sets")]
     policies: Vec<Policy>,
+    #[command(flatten)]
+    again: Again,
     #[command(flatten)]
     outputs: Outputs,
     /// How many guests at a time; the figures don't depend on it [default: as many as there are
@@ -52,7 +60,7 @@ pub struct Options {
     #[arg(long)]
     kernel: Option<Flavour>,
     /// Number of guest CPUs [default: what the file says, else 4]
-    #[arg(long, conflicts_with = "file")]
+    #[arg(long, conflicts_with = "sets")]
     cpus: Option<u32>,
     /// Guest memory in MiB
     #[arg(long, default_value_t = 2048, value_name = "MIB")]
@@ -63,9 +71,10 @@ pub struct Options {
     /// Longest turn of a CPU in deterministic mode, in microseconds
     #[arg(long, default_value_t = 20, value_name = "US")]
     turn: u32,
-    /// Seed of everything random in the machine (that of the work is in the file)
-    #[arg(long, default_value_t = 42)]
-    seed: u64,
+    /// Seed of everything random in the machine [default: 42], and of all random work of a task set [default: what the
+    /// file says]; with --repeat of the first run
+    #[arg(long, value_parser = whole::<u64>(0..=i64::MAX as u64), allow_hyphen_values = true)]
+    seed: Option<u64>,
     /// Copy a file or folder into the guest (repeatable)
     #[arg(long = "file", value_name = "HOST:GUEST")]
     files: Vec<String>,
@@ -82,13 +91,13 @@ pub struct Options {
     #[arg(long = "env", value_name = "NAME=VALUE")]
     env: Vec<String>,
     /// Keep here what the command leaves in the guest's /out; with a task set, runs and logs
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, value_name = "DIR", conflicts_with = "repeat")]
     out: Option<PathBuf>,
     /// Kill the command after this many seconds of guest time
-    #[arg(long, value_name = "SECONDS", conflicts_with = "file")]
+    #[arg(long, value_name = "SECONDS", conflicts_with = "sets")]
     guest_timeout: Option<f64>,
     /// Kill the guest after this many seconds of host time
-    #[arg(long, default_value_t = 900.0, value_name = "SECONDS", conflicts_with = "file")]
+    #[arg(long, default_value_t = 900.0, value_name = "SECONDS", conflicts_with = "sets")]
     timeout: f64,
     /// Open a shell in the guest (in real time)
     #[arg(long)]
@@ -103,17 +112,22 @@ pub struct Options {
 /// # Errors
 /// The file is bad, something needed is missing, the guest fails, or results cannot be written.
 pub fn run(options: &Options) -> Result<ExitCode> {
-    match &options.file {
-        Some(file) => run_file(options, file),
-        None => run_command(options).or_else(|error| {
+    if options.sets.is_empty() {
+        return run_command(options).or_else(|error| {
             complain!("onbeat lab: {error:#}");
             Ok(ExitCode::from(LAB_FAILED))
-        }),
+        });
     }
+    let cancel = cancel_on_signals()?;
+    let named = options.outputs.named() || options.out.is_some() && options.sets.len() > 1;
+    let json = options.outputs.is_json();
+    again::each_file(&options.sets, named, json, |file| run_file(options, file, &cancel))
 }
 
-fn run_file(options: &Options, file: &Path) -> Result<ExitCode> {
-    let mut set = TaskSet::load(file)?;
+fn run_file(options: &Options, file: &Path, cancel: &Arc<AtomicBool>) -> Result<()> {
+    let mut set =
+        TaskSet::load(file).map_err(|why| kind::instead(file, Kind::TaskSet, why.into()))?;
+    options.again.change(&mut set, options.seed)?;
     if let Some(why) = set.simulator_only() {
         bail!("{}: {why}", file.display());
     }
@@ -124,37 +138,47 @@ fn run_file(options: &Options, file: &Path) -> Result<ExitCode> {
         };
     }
     let policies = choose(&set, &options.policies);
-    policies
-        .iter()
-        .filter_map(Policy::core)
-        .try_for_each(|policy| playable::check(&set, policy))?;
+    let own: Vec<_> = policies.iter().filter_map(Policy::core).collect();
+    own.iter().try_for_each(|policy| playable::check(&set, policy))?;
+    playable::warn("lab", &set, &own);
     if let Some(what) = playable::ignored(&set, &policies) {
         complain!("onbeat lab: {what}");
     }
     let names: Vec<String> = policies.iter().map(Policy::to_string).collect();
     options.outputs.check(file, &names)?;
-    let cancel = cancel_on_signals()?;
     let programs = Programs::new()?;
-    let cargo = Arc::new(Cargo::load(&set, folder_of(file), &policies, &programs)?);
-    let mut spec = options.spec()?;
-    fit(&mut spec, &set);
-    spec.cancel = Some(Arc::clone(&cancel));
-    let work = |policy: &Policy| Work {
-        cargo: Arc::clone(&cargo),
-        policy: policy.clone(),
-        spec: spec.clone(),
-    };
-    let works: Vec<Work> = policies.iter().map(work).collect();
+    let sets = options.again.sets(&set);
+    let mut works = Vec::new();
+    for (set, i) in sets.iter().zip(0..) {
+        let cargo = Arc::new(Cargo::load(set, folder_of(file), &policies, &programs)?);
+        let mut spec = options.spec(i)?;
+        fit(&mut spec, set);
+        spec.cancel = Some(Arc::clone(cancel));
+        let work = |policy: &Policy| Work {
+            cargo: Arc::clone(&cargo),
+            policy: policy.clone(),
+            spec: spec.clone(),
+        };
+        works.extend(policies.iter().map(work));
+    }
     let jobs = options.jobs.map_or_else(guests_at_a_time, usize::from);
     let failed = Mutex::new(None);
     let outputs = &options.outputs;
-    let carried = carry_out(&works, jobs, &cancel, &Board::new(works.len()), &|_, run| {
+    let mut carried = carry_out(&works, jobs, cancel, &Board::new(works.len()), &|_, run| {
         if let Some(file) = outputs.trace_of(&run.policy, policies.len() > 1)
             && let Err(error) = output::write_trace(run, &file)
         {
             *failed.lock().unwrap_or_else(|e| e.into_inner()) = Some(error);
         }
     });
+    if options.again.repeat.is_some() {
+        let mut runs = Vec::new();
+        while !carried.is_empty() {
+            let rest = carried.split_off(policies.len().min(carried.len()));
+            runs.push(assemble(&set, std::mem::replace(&mut carried, rest))?);
+        }
+        return again::show(&set, &runs, outputs.is_json());
+    }
     let results = assemble(&set, carried)?;
     outputs.finish(&results, folder_of(file))?;
     if let Some(error) = failed.into_inner().unwrap_or_else(|e| e.into_inner()) {
@@ -162,7 +186,7 @@ fn run_file(options: &Options, file: &Path) -> Result<ExitCode> {
     }
     let failures = results.failures().count();
     match failures {
-        0 => Ok(ExitCode::SUCCESS),
+        0 => Ok(()),
         _ if cancel.load(Ordering::Relaxed) => {
             bail!("stopped on request: the results are partial, {failures} policies are missing")
         }
@@ -234,7 +258,7 @@ pub fn cancel_on_signals() -> Result<Arc<AtomicBool>> {
 }
 
 fn run_command(options: &Options) -> Result<ExitCode> {
-    let mut spec = options.spec()?;
+    let mut spec = options.spec(0)?;
     let programs = Programs::new()?;
     if let Some(word) = spec.command.first_mut()
         && let Ok(found) = guest::find(word.as_ref())
@@ -283,15 +307,15 @@ fn run_command(options: &Options) -> Result<ExitCode> {
 }
 
 impl Options {
-    /// The lab's part of the options.
-    fn spec(&self) -> Result<LabSpec> {
+    /// The lab's part of the options, for the repetition of that number.
+    fn spec(&self, number: u64) -> Result<LabSpec> {
         let lab = LabOptions {
             cpus: self.cpus.unwrap_or(4),
             memory: self.memory,
             kernel: self.kernel.unwrap_or(Flavour::Plain),
             realtime: self.realtime,
             turn: self.turn,
-            seed: self.seed,
+            seed: self.seed.unwrap_or(42).wrapping_add(number),
             files: self.files.clone(),
             programs: self.programs.clone(),
             modules: self.modules.clone(),
@@ -301,9 +325,9 @@ impl Options {
             guest_timeout: self.guest_timeout,
             timeout: self.timeout,
             shell: self.shell,
-            command: match self.file {
-                Some(_) => vec!["sh".into()], // replaced when the guest is filled
-                None => self.command.clone(),
+            command: match self.sets.is_empty() {
+                false => vec!["sh".into()], // replaced when the guest is filled
+                true => self.command.clone(),
             },
         };
         lab.spec()

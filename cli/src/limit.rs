@@ -19,6 +19,7 @@ use onbeat_report::limit::{Limits, Span};
 use onbeat_sim::SHARE_LAG;
 use serde_json::{Value, json};
 
+use crate::kind::{self, Kind};
 use crate::output::{self, print};
 
 /// Where limits are kept, in the current folder.
@@ -81,7 +82,8 @@ struct Wanted {
 /// # Errors
 /// The file is bad, or there is no limit for what it holds.
 pub fn run(options: &Options) -> Result<ExitCode> {
-    let set = TaskSet::load(&options.file)?;
+    let set = TaskSet::load(&options.file)
+        .map_err(|why| kind::instead(&options.file, Kind::TaskSet, why.into()))?;
     if !set.sets.is_empty() {
         bail!(
             "{}: the limit knows one set of CPUs, and the file has {} [[set]]; ask with a file for each set, with \

@@ -9,6 +9,7 @@ macro_rules! complain {
     }};
 }
 
+mod again;
 mod analyze;
 mod arguments;
 mod demo;
@@ -16,9 +17,11 @@ mod doctor;
 mod family;
 mod group;
 mod guest;
+mod kind;
 mod lab;
 mod launch;
 mod limit;
+mod mean;
 mod output;
 mod playable;
 mod policies;

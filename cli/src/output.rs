@@ -33,7 +33,7 @@ where
 /// The options of `onbeat sim` and `onbeat lab` that say what is to come out.
 #[derive(Debug, Clone, Args)]
 pub struct Outputs {
-    /// Print one JSON object instead of a table
+    /// Print a JSON object instead of a table, of several files one for each
     #[arg(long)]
     json: bool,
     /// Write a report that opens in a browser
@@ -63,6 +63,16 @@ impl Outputs {
             }
             _ => Ok(()),
         }
+    }
+
+    /// Whether files are written, which are one task set's.
+    pub fn named(&self) -> bool {
+        self.html.is_some() || self.trace.is_some()
+    }
+
+    /// Whether standard output is for machines.
+    pub fn is_json(&self) -> bool {
+        self.json
     }
 
     /// Where the trace of a policy goes, if traces are wanted.

@@ -67,6 +67,48 @@ pub fn check_fit(
     )
 }
 
+/// Says on standard error what a world does not show: where the service would refuse what is played all the same, and
+/// which keys only analysis uses.
+pub fn warn(verb: &str, set: &TaskSet, policies: &[&CorePolicy]) {
+    let mut told: Vec<(String, Vec<&str>)> = Vec::new();
+    for policy in policies {
+        let Some(refused) = refused(set, policy) else { continue };
+        match told.iter_mut().find(|(other, _)| *other == refused) {
+            Some((_, names)) => names.push(policy.name),
+            None => told.push((refused, vec![policy.name])),
+        }
+    }
+    for (refused, names) in told {
+        complain!(
+            "onbeat {verb}: under {} the service would refuse {refused}; what is shown is no promise (`onbeat analyze` \
+             says what would fit)",
+            names.join(", ")
+        );
+    }
+    for task in &set.tasks {
+        if let Some(keys) = task.waits.named() {
+            complain!("onbeat {verb}: {keys} of {}: only `onbeat analyze` uses that", task.name);
+        }
+    }
+}
+
+/// Who has no room beside those before, in words, if there is somebody.
+fn refused(set: &TaskSet, policy: &CorePolicy) -> Option<String> {
+    let layout = lay_out(set, policy, SHARE_LEAST);
+    let outermost =
+        set.groups.iter().zip(&layout.groups).filter(|(group, _)| group.parent.is_none());
+    let groups = outermost.filter(|(_, seat)| !seat.fits).map(|(group, _)| group.name.clone());
+    let alone = set.copies().zip(&layout.copies).filter(|(copy, _)| copy.spec.group.is_none());
+    let tasks = alone.filter(|(_, seat)| seat.as_ref().is_some_and(|seat| !seat.fits));
+    let names: Vec<String> = groups.chain(tasks.map(|(copy, _)| copy.name())).collect();
+    match &names[..] {
+        [] => None,
+        [a] => Some(a.clone()),
+        [a, b] => Some(format!("{a} and {b}")),
+        [a, rest @ ..] => Some(format!("{a} and {} more", rest.len())),
+    }
+}
+
 /// Which of `policies` know nothing of the set's groups, purses or sets of CPUs, in words; `None` if all do.
 pub fn ignored(set: &TaskSet, policies: &[Policy]) -> Option<String> {
     let there = [

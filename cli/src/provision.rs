@@ -16,6 +16,7 @@ use onbeat_model::units::parse_duration;
 use onbeat_report::plot::panels;
 use serde_json::{Value, json};
 
+use crate::kind::{self, Kind};
 use crate::output::{self, print, whole};
 use rows::{Experiment, against_budget};
 use write::{Written, write};
@@ -107,7 +108,7 @@ pub fn run(options: &Options) -> Result<ExitCode> {
     options.plot.as_deref().map_or(Ok(()), output::check)?;
     options.written.check()?;
     match &options.file {
-        Some(file) => run_file(options, file).with_context(|| file.display().to_string()),
+        Some(file) => run_file(options, file),
         None => run_one(options),
     }
 }
@@ -119,14 +120,20 @@ fn draw(options: &Options, picture: impl FnOnce() -> Result<String>) -> Result<(
 }
 
 fn run_file(options: &Options, file: &Path) -> Result<ExitCode> {
-    let experiment = Experiment::load(file)?;
+    let experiment = Experiment::load(file).with_context(|| file.display().to_string());
+    let experiment = experiment.map_err(|why| kind::instead(file, Kind::Provision, why))?;
     draw(options, || experiment.plot())?;
     print(&match options.json {
         true => format!("{:#}\n", experiment.object()),
         false => experiment.table(),
     })?;
     let infeasible = experiment.infeasible();
-    ensure!(infeasible.is_empty(), "no budget is feasible for {}", infeasible.join(", for "));
+    ensure!(
+        infeasible.is_empty(),
+        "{}: no budget is feasible for {}",
+        file.display(),
+        infeasible.join(", for ")
+    );
     Ok(ExitCode::SUCCESS)
 }
 
@@ -241,7 +248,7 @@ fn table(
     let _ = writeln!(
         text,
         "{:<18} {:>10} {:>20} {:>20} {:>6}",
-        "", "budget", "server late at most", "job late on average", "queue"
+        "", "budget", "server late at most", "job expected late", "queue"
     );
     for (name, p) in found {
         match p {

@@ -10,6 +10,7 @@ use anyhow::{Context, Result};
 use clap::Args;
 use onbeat_report::html::{Page, render};
 
+use crate::kind::{self, Kind};
 use crate::output::{self, folder_of, print};
 use crate::results::{Results, claims_beside, join};
 
@@ -56,7 +57,8 @@ pub fn run(options: &Options) -> Result<ExitCode> {
     for file in &options.files {
         let place = || format!("{}", file.display());
         let text = read(file).with_context(place)?;
-        all.push(Results::from_json(&text).with_context(place)?);
+        let results = Results::from_json(&text).with_context(place);
+        all.push(results.map_err(|why| kind::instead(file, Kind::Results, why))?);
     }
     let inputs: Vec<&Path> = options.files.iter().map(PathBuf::as_path).collect();
     output::distinct(&inputs, options.html.as_deref().as_slice())?;

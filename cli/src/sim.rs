@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::str::FromStr;
 
-use anyhow::{Context, Result, anyhow, bail};
+use anyhow::{Context, Result, anyhow, bail, ensure};
 use clap::Args;
 use onbeat_model::policy::{CorePolicy, Policy};
 use onbeat_model::rank::Rank;
@@ -16,7 +16,10 @@ use onbeat_report::Outcome;
 use onbeat_report::plot::progress;
 use onbeat_sim::{SimError, figures};
 
-use crate::output::{self, Outputs, folder_of};
+use crate::again::{self, Again};
+use crate::kind::{self, Kind};
+use crate::lab::cancel_on_signals;
+use crate::output::{self, Outputs, folder_of, whole};
 use crate::playable;
 use crate::results::{Ended, Results};
 
@@ -27,8 +30,14 @@ const JOBS_IN_DETAIL: u64 = 500_000;
 #[derive(Debug, Args)]
 #[command(before_help = "Example: onbeat sim experiments/kato-11.toml")]
 pub struct Options {
-    /// The task-set file (docs/task-set.md)
-    file: PathBuf,
+    /// Task-set files (docs/task-set.md)
+    #[arg(required = true, value_name = "FILE")]
+    files: Vec<PathBuf>,
+    /// Seed of all random work instead of the file's; with --repeat of the first run
+    #[arg(long, value_name = "SEED", value_parser = whole::<u64>(0..=i64::MAX as u64), allow_hyphen_values = true)]
+    seed: Option<u64>,
+    #[command(flatten)]
+    again: Again,
     /// A policy to simulate instead of the file's list (repeatable)
     #[arg(long = "policy", value_name = "P")]
     policies: Vec<Policy>,
@@ -36,7 +45,7 @@ pub struct Options {
     #[arg(long, value_name = "ORDER")]
     best_effort: Option<String>,
     /// Draw the CPU time of each task over time; with several policies one file for each
-    #[arg(long, value_name = "FILE.svg")]
+    #[arg(long, value_name = "FILE.svg", conflicts_with = "repeat")]
     progress: Option<PathBuf>,
     /// From when until when, such as 10s..12s
     #[arg(long, value_name = "FROM..TO", default_value = "0s..2s", requires = "progress")]
@@ -67,22 +76,35 @@ impl FromStr for Span {
 /// Carries out the verb.
 ///
 /// # Errors
-/// The file is bad, nothing in it can be simulated, or the results cannot be written.
+/// A file is bad, nothing in it can be simulated, or the results cannot be written.
 pub fn run(options: &Options) -> Result<ExitCode> {
-    let mut set = TaskSet::load(&options.file)?;
+    let named = options.outputs.named() || options.progress.is_some();
+    let json = options.outputs.is_json();
+    again::each_file(&options.files, named, json, |file| run_file(options, file))
+}
+
+fn run_file(options: &Options, file: &Path) -> Result<()> {
+    let mut set =
+        TaskSet::load(file).map_err(|why| kind::instead(file, Kind::TaskSet, why.into()))?;
+    options.again.change(&mut set, options.seed)?;
     if let Some(order) = &options.best_effort {
         set.serve_others_by(order).map_err(|why| anyhow!("--best-effort: {why}"))?;
     }
     let policies = choose(&set, &options.policies)?;
+    playable::warn("sim", &set, &policies);
+    if options.again.repeat.is_some() {
+        return repeat(options, &set, &policies);
+    }
     let outputs = &options.outputs;
     let names: Vec<String> = policies.iter().map(|p| p.name.to_owned()).collect();
-    outputs.check(&options.file, &names)?;
+    outputs.check(file, &names)?;
     let several = policies.len() > 1;
     let pictures = names.iter().filter_map(|name| options.picture_of(name, several));
     pictures.collect::<Vec<_>>().iter().try_for_each(|file| output::check(file))?;
     let mut failed = None;
     let traced = outputs.trace.is_some() || options.progress.is_some();
-    let results = simulate(&set, &policies, traced, |run| {
+    let keep = if traced { Keep::AllEvents } else { Keep::Events };
+    let results = simulate(&set, &policies, keep, |run| {
         if let Some(file) = outputs.trace_of(&run.policy, several) {
             failed = output::write_trace(run, &file).err().or(failed.take());
         }
@@ -90,14 +112,42 @@ pub fn run(options: &Options) -> Result<ExitCode> {
             failed = options.draw(run, &file).err().or(failed.take());
         }
     })?;
-    outputs.finish(&results, folder_of(&options.file))?;
+    outputs.finish(&results, folder_of(file))?;
     if let Some(error) = failed {
         return Err(error);
     }
     match results.failures().count() {
-        0 => Ok(ExitCode::SUCCESS),
+        0 => Ok(()),
         n => bail!("{n} of {} policies came to no end", results.runs.len()),
     }
+}
+
+/// Simulates the set with seeds one after the other, and shows means.
+fn repeat(options: &Options, set: &TaskSet, policies: &[&CorePolicy]) -> Result<()> {
+    let sets = options.again.sets(set);
+    let cancel = cancel_on_signals()?;
+    let done = again::on_all_processors(sets.len(), &cancel, |i| {
+        simulate(&sets[i], policies, Keep::Figures, |_| ())
+    });
+    let runs = done.into_iter().flatten().collect::<Result<Vec<Results>>>()?;
+    ensure!(
+        runs.len() == sets.len(),
+        "stopped on request after {} of {} runs",
+        runs.len(),
+        sets.len()
+    );
+    again::show(set, &runs, options.outputs.is_json())
+}
+
+/// What is kept of a run.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Keep {
+    /// Figures alone.
+    Figures,
+    /// Events, too, unless they are too many.
+    Events,
+    /// Events, however many.
+    AllEvents,
 }
 
 impl Options {
@@ -123,11 +173,11 @@ impl Options {
 pub fn simulate(
     set: &TaskSet,
     policies: &[&CorePolicy],
-    traced: bool,
+    keep: Keep,
     mut take: impl FnMut(&onbeat_model::run::Run),
 ) -> Result<Results> {
     let jobs: u64 = set.copies().map(|copy| copy.jobs).sum();
-    let brief = jobs > JOBS_IN_DETAIL && !traced;
+    let brief = keep == Keep::Figures || jobs > JOBS_IN_DETAIL && keep == Keep::Events;
     let mut runs = Vec::new();
     let mut platform = Platform::default();
     for policy in policies {

@@ -22,6 +22,7 @@ use onbeat_analysis::generate::Periods;
 use onbeat_report::plot::{Curve, Panel, panels};
 use serde_json::json;
 
+use crate::kind::{self, Kind};
 use crate::lab::{cancel_on_signals, carry::guests_at_a_time};
 use crate::output::{self, print};
 use file::{By, Sweep};
@@ -70,7 +71,8 @@ pub fn run(options: &Options) -> Result<ExitCode> {
     if options.force {
         bail!("{}: random sets go on from what is there; leave --force out", place());
     }
-    let sweep = Sweep::parse(&text).with_context(place)?;
+    let sweep = Sweep::parse(&text).with_context(place);
+    let sweep = sweep.map_err(|why| kind::instead(&options.file, Kind::Sweep, why))?;
     let by = options.by.unwrap_or(By::Analysis);
     let (jury, periods) =
         (sweep.jury(by).with_context(place)?, sweep.periods().with_context(place)?);

@@ -230,6 +230,7 @@ fn entry(k: u32, period: u64, budget: u64, offset: u64, overrun: u64) -> TaskEnt
         frames: None,
         set: None,
         bound: None,
+        waits: Default::default(),
         work: Work::Uniform(budget * 40 / 100, budget * overrun / 100),
     }
 }

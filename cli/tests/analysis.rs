@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! `onbeat analyze` and `onbeat sweep`: what they promise and what they refuse; `onbeat provision`: `provision.rs`.
+//! `onbeat analyze` and `onbeat sweep`: what they promise and what they refuse; `onbeat provision`: `provision.rs`;
+//! the verdict with which `onbeat analyze` begins: `verdict.rs`.
 
 mod common;
 #[path = "analysis/provision.rs"]
 mod provision;
+#[path = "analysis/verdict.rs"]
+mod verdict;
 
-use common::{File, checkout, complaint, object, onbeat, said};
+use common::{File, answered, checkout, complaint, object, onbeat, said};
 
 #[test]
 fn hard_tasks_that_fit_no_cpu_are_not_simulated_as_if_they_did() {
@@ -33,13 +36,13 @@ fn analysis_is_exact_where_sums_of_decimals_are_not() {
     };
     let says = |count| {
         let file = ninth(count);
-        object(&onbeat(&["analyze", file.path(), "--test", "edf-qpa", "--json"]))
+        answered(&onbeat(&["analyze", file.path(), "--test", "edf-qpa", "--json"]))
     };
     assert_eq!(says(9)["tests"][0]["schedulable"], true);
     assert_eq!(says(9)["utilization_exact"], "1");
     assert_eq!(says(10)["tests"][0]["schedulable"], false);
     let file = ninth(3);
-    let third = object(&onbeat(&["analyze", file.path(), "--test", "edf-qpa", "--json"]));
+    let third = answered(&onbeat(&["analyze", file.path(), "--test", "edf-qpa", "--json"]));
     assert_eq!(third["tests"][0]["scale_that_fits"], 3.0);
     assert_eq!(third["tests"][0]["slack_ns"][2], 6_000_000);
     let unknown = onbeat(&["analyze", file.path(), "--test", "no-such"]);
@@ -51,7 +54,7 @@ fn admission_is_told_as_the_service_decides_it() {
     let six = checkout().join("experiments/kato-11.toml");
     let ask = |policy| {
         let test = ["--test", "edf-wmr", "--admit", policy, "--json"];
-        object(&onbeat(&[&["analyze", six.to_str().unwrap()], &test[..]].concat()))
+        answered(&onbeat(&[&["analyze", six.to_str().unwrap()], &test[..]].concat()))
     };
     let split = ask("edf-wmr+fcbs");
     assert_eq!(split["admission"]["admitted"], true);
@@ -209,9 +212,10 @@ fn analysis_promises_nothing_where_it_does_not_hold() {
     let set = "cpus = 2\nduration = \"1s\"\npolicies = [\"g-edf\"]\n[[task]]\nname = \"a\"\ncount = 2\n\
         period = \"10ms\"\nbudget = \"8ms\"\nwork = { constant = \"8ms\" }\n";
     let bound = File::new(format!("{set}affinity = [0]\n"));
-    assert!(complaint(&onbeat(&["analyze", bound.path()])).contains("affinity"));
+    let asked = onbeat(&["analyze", bound.path(), "--test", "g-edf-gfb"]);
+    assert!(complaint(&asked).contains("affinity"));
     let late = File::new(format!("{set}deadline = \"15ms\"\n"));
-    let found = object(&onbeat(&["analyze", late.path(), "--test", "g-rm-rta", "--json"]));
+    let found = answered(&onbeat(&["analyze", late.path(), "--test", "g-rm-rta", "--json"]));
     assert!(
         found["tests"][0]["why_unknown"].as_str().unwrap().contains("beyond periods"),
         "{found}"
@@ -228,7 +232,11 @@ fn analysis_promises_nothing_where_it_does_not_hold() {
          [[task]]\nname = \"b\"\nperiod = \"3ms\"\ndeadline = \"12ms\"\nbudget = \"2ms\"\n\
          work = { constant = \"2ms\" }\n",
     );
-    let found = object(&onbeat(&["analyze", played.path(), "--test", "edf-qpa", "--json"]));
+    let asked = ["analyze", played.path(), "--test", "edf-qpa", "--json"];
+    let found = answered(&onbeat(&asked));
+    assert_eq!(found["tests"][0]["schedulable"], true, "in theory");
+    assert_eq!(found["fits"], "?", "as it is served");
+    let found = answered(&onbeat(&[&asked[..], &["--admit", "g-edf"]].concat()));
     let simulated = object(&onbeat(&["sim", played.path(), "--json"]));
     assert!(simulated["runs"][0]["metrics"]["miss_ratio"].as_f64().unwrap() > 0.0, "{simulated}");
     assert!(found["tests"][0]["schedulable"].is_null(), "{found}");
@@ -238,7 +246,7 @@ fn analysis_promises_nothing_where_it_does_not_hold() {
         let six = File::new(
             six.replace("10ms", &format!("41{unit}")).replace("8ms", &format!("11{unit}")),
         );
-        let found = object(&onbeat(&[
+        let found = answered(&onbeat(&[
             "analyze",
             six.path(),
             "--test",
@@ -278,7 +286,7 @@ fn grouped(budget: &str, cpus: &str, policies: &str) -> File {
 #[test]
 fn groups_stand_for_their_members_and_are_tested_for_them() {
     let file = grouped("12ms", "cpus = 1", "\"p-edf+cbs-hard\"");
-    let said = object(&onbeat(&["analyze", file.path(), "--admit", "p-edf+cbs-hard", "--json"]));
+    let said = answered(&onbeat(&["analyze", file.path(), "--admit", "p-edf+cbs-hard", "--json"]));
     assert_eq!(said["tasks"], serde_json::json!(["multimedia"]));
     assert_eq!(said["utilization_exact"], "3/5");
     assert_eq!(said["admission"]["tasks"][0]["cpus"], serde_json::json!([0]));
@@ -308,7 +316,7 @@ fn said_by(file: &File) -> String {
 fn a_group_with_too_little_says_where_and_what_would_be_enough() {
     let small = grouped("6ms", "cpus = 1", "\"p-edf+cbs-hard\"");
     let of = |file: &File| {
-        object(&onbeat(&["analyze", file.path(), "--json"]))["groups"][0]["groups"][0].clone()
+        answered(&onbeat(&["analyze", file.path(), "--json"]))["groups"][0]["groups"][0].clone()
     };
     let group = of(&small);
     assert_eq!(group["fits"], false);
@@ -331,13 +339,14 @@ fn what_no_test_of_groups_covers_is_shown_with_the_reason() {
         assert!(shown.contains(why), "{why} in {shown}");
     }
     // Bound to a CPU the set as a whole is not tested, the groups are.
-    let bound = said_by(&File::new(
+    let bound = File::new(
         std::fs::read_to_string(grouped("12ms", "cpus = 2", "\"g-edf+cbs-hard\"").path())
             .unwrap()
             .replace("name = \"multimedia\"\n", "name = \"multimedia\"\ncpus = [1]\n"),
-    ));
+    );
+    let bound = said(&onbeat(&["analyze", bound.path(), "--all"]));
     assert!(
-        bound.contains("only groups are tested: group multimedia may use CPUs [1] only"),
+        bound.contains("no tests of the set as a whole: group multimedia may use CPUs [1] only"),
         "{bound}"
     );
     assert!(bound.contains("least to spare: voice"), "{bound}");

@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{File, complaint, object, onbeat, said};
+use common::{File, answered, complaint, onbeat, said};
 
 /// Two CPUs under `policies`; `tables` stand before a task of 8 ms every 40 ms, whose last lines are `task`.
 fn file(policies: &str, tables: &str, task: &str) -> File {
@@ -31,7 +31,7 @@ fn a_purse_is_said_to_fit_or_what_would_is_said() {
     let less = with("63ms");
     let table = said(&onbeat(&["analyze", less.path()]));
     assert!(table.contains("64ms may be taken, and 63ms is there; make it 64ms"), "{table}");
-    let json = object(&onbeat(&["analyze", less.path(), "--json"]));
+    let json = answered(&onbeat(&["analyze", less.path(), "--json"]));
     let one = &json["purses"][0]["purses"][0];
     assert_eq!(
         (&one["least_budget_ns"], one["fits"].is_null()),
@@ -46,14 +46,14 @@ fn a_purse_is_said_to_fit_or_what_would_is_said() {
 #[test]
 fn tests_that_do_not_hold_for_threads_are_named() {
     let threads = file("\"g-edf+cbs\"", "", "threads = 2");
-    let table = said(&onbeat(&["analyze", threads.path()]));
+    let table = said(&onbeat(&["analyze", threads.path(), "--all"]));
     let line = table.lines().find(|line| line.starts_with("Not asked: ")).expect(&table);
     assert!(line.contains("g-edf-any") && line.contains("threads of a"), "{line}");
-    let json = object(&onbeat(&["analyze", threads.path(), "--json"]));
-    let named = json["tests_that_do_not_hold"]["tests"].as_array().expect("tests");
+    let json = answered(&onbeat(&["analyze", threads.path(), "--all", "--json"]));
+    let named = json["tests_that_do_not_hold"][0]["tests"].as_array().expect("tests");
     assert!(named.iter().any(|name| name == "g-edf-any"), "{json}");
     let single = file("\"g-edf+cbs\"", "", "");
-    assert!(!said(&onbeat(&["analyze", single.path()])).contains("Not asked"));
+    assert!(!said(&onbeat(&["analyze", single.path(), "--all"])).contains("Not asked"));
 }
 
 #[test]
@@ -61,11 +61,16 @@ fn the_limit_and_sweeps_have_no_sets_of_cpus_and_say_so() {
     let sets = file("\"g-edf+cbs\"", SET, "");
     let refused = onbeat(&["limit", sets.path()]);
     assert!(!refused.status.success() && complaint(&refused).contains("a file for each set"));
-    for key in ["set", "group", "purse", "task"] {
+    for (key, says) in [
+        ("set", "no [[set]]"),
+        ("group", "no [[group]]"),
+        ("purse", "no [[purse]]"),
+        ("task", "this is a task-set file; you want `onbeat sim`"),
+    ] {
         let sweep = File::new(format!("cpus = 2\nsets = 1\n[[{key}]]\nname = \"x\"\n"));
         let refused = onbeat(&["sweep", sweep.path()]);
         let why = complaint(&refused);
-        assert!(!refused.status.success() && why.contains(&format!("no [[{key}]]")), "{why}");
+        assert!(!refused.status.success() && why.contains(says), "{why}");
     }
 }
 
@@ -95,4 +100,44 @@ fn schedulers_that_know_nothing_of_groups_and_sets_are_named() {
     assert!(table.contains("eevdf, scx:flash know nothing of groups and sets of CPUs"), "{table}");
     let own = file("\"p-edf+cbs-hard\"", &format!("{SET}\n{group}"), "group = \"g\"");
     assert!(!said(&onbeat(&["analyze", own.path()])).contains("nothing of"));
+}
+
+#[test]
+fn the_simulator_warns_where_the_service_would_refuse_and_is_silent_where_it_would_not() {
+    let three = |count: u32| {
+        File::new(format!(
+            "cpus = 1\nduration = \"100ms\"\n[[task]]\nname = \"a\"\ncount = {count}\nperiod = \"10ms\"\n\
+             budget = \"6ms\"\nwork = {{ constant = \"2ms\" }}\n"
+        ))
+    };
+    // Jobs of 2 ms are all in time, but 18 of 10 were asked for.
+    let played = onbeat(&["sim", three(3).path()]);
+    let why = complaint(&played);
+    assert!(
+        played.status.success() && why.contains("the service would refuse a-1 and a-2"),
+        "{why}"
+    );
+    assert_eq!(complaint(&onbeat(&["sim", three(1).path()])), "");
+}
+
+#[test]
+fn files_of_another_kind_are_recognised_and_ranges_of_a_sweep_name_their_line() {
+    let sweep = "cpus = 2\nsets = 5\neach = [0.1, 0.9]\nutilization = { from = 1.5, to = 1.0, points = 3 }\n\
+                 periods = { uniform = [\"1ms\", \"20ms\"] }\ntests = [\"p-edf-ff\"]\n";
+    let why = complaint(&onbeat(&["sim", File::new(sweep).path()]));
+    assert!(why.contains("this is a sweep file; you want `onbeat sweep`"), "{why}");
+    let set = file("\"p-edf+cbs\"", "", "");
+    let why = complaint(&onbeat(&["provision", set.path()]));
+    assert!(why.contains("this is a task-set file; you want `onbeat sim`"), "{why}");
+    let good = sweep.replace("1.5", "0.5");
+    assert!(onbeat(&["sweep", File::new(&good).path()]).status.success());
+    for (from, to, says) in [
+        ("0.5", "1.5", "line 4: utilization: from = 1.5 is above to = 1"),
+        ("points = 3", "points = 0", "line 4: utilization: points = 0"),
+        ("[0.1, 0.9]", "[0.9, 0.1]", "line 3: each = [0.9, 0.1]"),
+        ("\"1ms\", \"20ms\"", "\"20ms\", \"1ms\"", "line 5: periods: 20ms is above 1ms"),
+    ] {
+        let why = complaint(&onbeat(&["sweep", File::new(good.replace(from, to)).path()]));
+        assert!(why.contains(says), "{why}");
+    }
 }

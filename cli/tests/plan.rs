@@ -187,6 +187,7 @@ fn any_set() -> impl Strategy<Value = TaskSet> {
                     frames: None,
                     set: None,
                     bound: None,
+                    waits: Default::default(),
                     work: Work::Uniform(budget, budget),
                 }
             };

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! `onbeat sweep` over a task set: figures with intervals, verdicts on claims, and what it refuses.
+//! `onbeat sweep` over a task set: figures with intervals, verdicts on claims, and what it refuses; repetitions of
+//! `onbeat sim`.
 
 mod common;
 
-use common::{checkout, complaint, object, onbeat, said};
+use common::{File, checkout, complaint, object, onbeat, said};
 
 const BASE: &str = "name = \"base\"\ncpus = 2\nduration = \"2s\"\npolicies = [\"g-edf+cbs-hard\"]\n[[task]]\n\
                     name = \"t\"\nperiod = \"10ms\"\nbudget = \"4ms\"\n\
@@ -152,4 +153,50 @@ fn every_sweep_of_the_repository_makes_task_sets() {
         let output = onbeat(&["sweep", file.path(), "--json"]);
         assert!(!object(&output)["claims"].as_array().unwrap().is_empty(), "{name}");
     }
+}
+
+/// One task of random work on one CPU, late now and then.
+fn late_now_and_then() -> File {
+    File::new(
+        "cpus = 1\nduration = \"1s\"\npolicies = [\"p-edf+cbs-hard\"]\n[[task]]\nname = \"a\"\nperiod = \"10ms\"\n\
+         budget = \"5ms\"\nwork = { exponential = { mean = \"4ms\", max = \"20ms\" } }\n",
+    )
+}
+
+#[test]
+fn repetitions_have_the_mean_of_runs_with_seeds_one_after_the_other() {
+    let file = late_now_and_then();
+    let all = object(&onbeat(&["sim", file.path(), "--seed", "5", "--repeat", "3", "--json"]));
+    let ratio = |seed: u32| {
+        let one = object(&onbeat(&["sim", file.path(), "--seed", &seed.to_string(), "--json"]));
+        100.0 * one["runs"][0]["tasks"][0]["miss_ratio"].as_f64().unwrap()
+    };
+    let single = [ratio(5), ratio(6), ratio(7)];
+    assert!(single[0] != single[1] || single[1] != single[2], "{single:?}");
+    let found = &all["policies"][0]["tasks"][0]["figures"]["miss_percent"];
+    assert!(
+        (found["mean"].as_f64().unwrap() - single.iter().sum::<f64>() / 3.0).abs() < 1e-9,
+        "{found}"
+    );
+    assert!(found["reach"].as_f64().unwrap() > 0.0 && all["seed"] == 5, "{all}");
+    let shown = said(&onbeat(&["sim", file.path(), "--repeat", "3"]));
+    assert!(shown.contains("seeds 1 to 3") && shown.contains(" ±"), "{shown}");
+}
+
+#[test]
+fn another_duration_and_several_files_are_simulated_as_asked() {
+    let file = late_now_and_then();
+    let half = object(&onbeat(&["sim", file.path(), "--duration", "500ms", "--json"]));
+    assert_eq!(half["runs"][0]["tasks"][0]["jobs"], 50, "{half}");
+    let refused = complaint(&onbeat(&["sim", file.path(), "--duration", "2h"]));
+    assert!(refused.contains("--duration 2h") || refused.contains("up to"), "{refused}");
+    let two = onbeat(&["sim", file.path(), late_now_and_then().path(), "--json"]);
+    let objects =
+        serde_json::Deserializer::from_slice(&two.stdout).into_iter::<serde_json::Value>();
+    assert_eq!(
+        objects.filter_map(Result::ok).filter(|object| object["runs"].is_array()).count(),
+        2
+    );
+    let page = onbeat(&["sim", file.path(), file.path(), "--html", "no.html"]);
+    assert!(!page.status.success() && complaint(&page).contains("one task-set file"), "{page:?}");
 }

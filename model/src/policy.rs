@@ -107,29 +107,17 @@ pub enum Policy {
     Scx(String),
 }
 
-/// A name that is no policy; displays the names that are.
+/// A name that is no policy; displays the nearest names that are.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("there is no policy \"{name}\"; {hint}{}", known())]
+#[error("there is no policy \"{name}\"; {hint}`onbeat policies` lists all")]
 pub struct UnknownPolicy {
     /// What was asked for.
     pub name: String,
     hint: String,
 }
 
-/// What there is, by parts: all pairs would be too many to read.
-fn known() -> String {
-    let orders: Vec<String> = Order::all().map(Order::name).collect();
-    let servers: Vec<&str> =
-        Server::ALL.iter().map(|s| s.name()).filter(|n| !n.is_empty()).collect();
-    let others = ALIASES.iter().map(|a| a.0).chain(BASELINES.iter().map(|b| b.0));
-    let others: Vec<&str> = others.chain(["scx:NAME"]).collect();
-    format!(
-        "a policy is ORDER or ORDER+SERVER, of the orders {} and the servers {}, or one of {}",
-        orders.join(", "),
-        servers.join(", "),
-        others.join(", ")
-    )
-}
+/// So many names are proposed in place of one that is no policy.
+const PROPOSED: usize = 3;
 
 /// Those that are no names of lines in [`CORE`].
 pub fn aliases() -> impl Iterator<Item = (&'static str, &'static str)> {
@@ -203,8 +191,12 @@ impl FromStr for Policy {
         {
             return Ok(Policy::Scx(scx.into()));
         }
-        let hint = crate::taskset::nearest(text, known_names())
-            .map_or_else(String::new, |n| format!("did you mean \"{n}\"? "));
+        let near = crate::taskset::near(text, known_names());
+        let near: Vec<String> = near.iter().take(PROPOSED).map(|n| format!("\"{n}\"")).collect();
+        let hint = match &near[..] {
+            [] => String::new(),
+            near => format!("did you mean {}? ", near.join(" or ")),
+        };
         Err(UnknownPolicy { name: crate::units::clip(text), hint })
     }
 }
@@ -286,10 +278,12 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_policy_lists_the_known_ones_and_the_nearest() {
+    fn an_unknown_policy_gets_the_nearest_names_and_not_all() {
         let error = "g-edf+fbcs".parse::<Policy>().unwrap_err().to_string();
-        assert!(error.contains("did you mean \"g-edf+fcbs\"?"), "{error}");
-        assert!(error.contains("deadline-reclaim"), "{error}");
+        assert!(error.contains("did you mean \"g-edf+fcbs\" or "), "{error}");
+        assert!(error.ends_with("`onbeat policies` lists all") && error.len() < 150, "{error}");
+        let error = "nothing-like-it".parse::<Policy>().unwrap_err().to_string();
+        assert!(!error.contains("did you mean"), "{error}");
         for bad in ["", "scx:", "scx:../x", "G-EDF", "rm+", "scx:NAME"] {
             assert!(bad.parse::<Policy>().is_err(), "{bad}");
         }

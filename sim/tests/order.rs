@@ -200,6 +200,7 @@ fn set_of(case: &Case) -> TaskSet {
         frames: None,
         set: None,
         bound: None,
+        waits: Default::default(),
         work: Work::Uniform(task.times[0] / 2, task.times[0]),
     };
     TaskSet {

@@ -2,6 +2,7 @@
 //! Preemptive scheduling of sporadic tasks on one CPU: exact tests, response times, and bounds that are quick.
 
 pub mod bounds;
+pub mod delayed;
 pub mod edf;
 pub mod fixed;
 

@@ -5,13 +5,11 @@ use std::fmt::Write;
 
 use anyhow::{Result, bail};
 use onbeat_analysis::admission::Admission;
-use onbeat_analysis::global::hsb::hsb_tardiness;
 use onbeat_analysis::plan::{Item, Of, Place, items};
 use onbeat_analysis::sporadic::Sporadic;
 use onbeat_kernel::machine::{cpus_of, format_cpus};
 use onbeat_kernel::system::Above;
 use onbeat_model::policy::{Policy, Server};
-use onbeat_model::rank::Rank;
 use onbeat_model::taskset::{TaskEntry, TaskSet};
 use onbeat_model::units::{Fraction, format_duration, format_percent};
 use serde_json::{Value, json};
@@ -87,32 +85,21 @@ pub fn admit(set: &TaskSet, policy: &str) -> Result<Admitted> {
     Ok(Admitted { policy: names.join(", "), blind, share, late, ranks, tasks })
 }
 
-/// The greatest bound of tardiness of soft ones, ns, if all that is asked for is admitted: theorem 2 of Kenna, Herman,
-/// Brandenburg, Mills and Anderson, with best effort's servers among the soft ones.
+/// The greatest bound of tardiness of soft ones, ns, if all that is asked for is admitted.
 fn lateness(set: &TaskSet, tasks: &[(String, Result<Place, String>)]) -> Option<u64> {
-    let mut hard = vec![Vec::new(); set.cpus as usize];
-    let mut soft = Vec::new();
+    let mut asked = Vec::new();
     for copy in set.copies().filter(|copy| copy.spec.group.is_none()) {
         let Some(budget) = copy.spec.budget else { continue };
         let (_, placed) = tasks.iter().find(|(name, _)| *name == copy.name())?;
-        let place = placed.as_ref().ok()?;
         let one = Sporadic::served(budget, copy.spec.period, copy.spec.deadline);
-        match copy.spec.class {
-            Some(Rank::Hard) => hard[place.cpus.trailing_zeros() as usize].push(one),
-            _ => soft.push(one),
-        }
+        asked.push((one.into(), copy.spec.class, Some(placed.as_ref().ok()?)));
     }
-    let asked = soft.len();
-    soft.extend(
-        set.groups
-            .iter()
-            .filter(|g| g.parent.is_none())
-            .map(|g| Sporadic::served(g.budget, g.period, g.deadline)),
-    );
-    let servers = set.servers();
-    let each = Sporadic::served(servers.budget, servers.period, servers.period);
-    soft.extend((0..servers.count).map(|_| each));
-    hsb_tardiness(&hard, &soft)?.into_iter().take(asked).max()
+    let tasks = asked.len();
+    let groups = set.groups.iter().filter(|g| g.parent.is_none());
+    let placed = asked.first().and_then(|(_, _, place)| *place);
+    let served = groups.map(|g| Sporadic::served(g.budget, g.period, g.deadline));
+    asked.extend(served.map(|one| (one.into(), None, placed)));
+    onbeat_analysis::verdict::lateness(set, &asked)?.into_iter().take(tasks).max()
 }
 
 impl Admitted {

@@ -6,10 +6,12 @@ use std::fmt::Write;
 use onbeat_model::taskset::TaskSet;
 use onbeat_model::units::{Fraction, format_duration, format_percent};
 
-/// What the answers do not say.
-pub fn remarks(set: &TaskSet) -> String {
+/// What the answers do not say; `tested`: those of tests are among them.
+pub fn remarks(set: &TaskSet, tested: bool) -> String {
     let mut text = String::new();
-    if let Some(ranks) = set.policies.iter().find(|p| p.order().is_some_and(|o| o.key.ranks())) {
+    if tested
+        && let Some(ranks) = set.policies.iter().find(|p| p.order().is_some_and(|o| o.key.ranks()))
+    {
         let _ = writeln!(
             text,
             "\nThe tests know no classes: under {ranks}, where hard ones go before soft ones, none of their answers \
@@ -23,7 +25,7 @@ pub fn remarks(set: &TaskSet) -> String {
         let _ = writeln!(
             text,
             "\nDue after the next release: {}. Onbeat's EDF serves such jobs as if due at the ends of their \
-             periods, and the\ntests for EDF count them so.",
+             periods, and the\nverdict counts them so; tests count them as they are, or so with --admit.",
             beyond.join(", ")
         );
     }
@@ -42,7 +44,7 @@ pub fn remarks(set: &TaskSet) -> String {
             );
         }
     }
-    if *set.best_effort_share.numer() > 0 {
+    if tested && *set.best_effort_share.numer() > 0 {
         let _ = writeln!(
             text,
             "\nThe tests count whole CPUs, but `onbeat sim`, `lab` and `run` keep {} of each for best-effort work,\n\

@@ -151,8 +151,8 @@ impl Experiment {
     pub fn table(&self) -> String {
         let mut text = String::from(
             "         |           largest budget            |        printed in the paper         \
-             |     least tardiness\n streams |    budget    late at most   queue   \
-             |    budget    late at most   queue   |    budget    late at most   queue\n",
+             |     least tardiness\n streams |    budget    expected late  queue   \
+             |    budget    expected late  queue   |    budget    expected late  queue\n",
         );
         let three = |text: &mut String, found: Option<(f64, f64, u64)>| match found {
             Some((budget, late, queue)) if late.is_finite() => {
@@ -218,7 +218,7 @@ impl Experiment {
         let highest = curves.iter().flat_map(|c| &c.points).map(|p| p.1);
         let highest = highest.filter(|y| y.is_finite()).fold(self.period, f64::max);
         let mut all = vec![Panel {
-            title: "late at most, on average".into(),
+            title: "expected tardiness, at most".into(),
             axes: ("streams".into(), "ms".into()),
             x: (counts().fold(f64::INFINITY, f64::min) - 0.5, counts().fold(0.0, f64::max) + 0.5),
             y: (0.0, highest * 1.05),
@@ -246,7 +246,7 @@ pub fn against_budget(streams: &Streams) -> Panel {
     let deterministic = |budget: f64| streams.deterministic(budget);
     let all = |budget: f64| streams.with_budget(budget).tardiness;
     Panel {
-        title: format!("late at most, {} streams, against the budget", streams.count),
+        title: format!("expected tardiness at most, {} streams, against the budget", streams.count),
         axes: ("budget, ms".into(), "ms".into()),
         x: (low, low + width.max(1e-3)),
         y: (0.0, HIGHEST * streams.period),

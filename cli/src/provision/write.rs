@@ -176,7 +176,7 @@ fn head(
          # Brandenburg, Mills and Anderson, \"Soft real-time on multiprocessors: are analysis-based schedulers\n\
          # really worth it?\", 2011. A decode job takes {mean:.3}ms (deviation {deviation:.3}ms), a display job\n\
          # {hard:.3}ms.\n#\n\
-         #                      budget   server late at most (1)   job late on average (2)    queue\n"
+         #                      budget   server late at most (1)     job expected late (2)    queue\n"
     );
     for (name, p) in found.iter().copied().chain([("this file", Some(*chosen))]) {
         let words = match p {

@@ -117,6 +117,13 @@ fn of_task_sets(text: &str) -> Option<anyhow::Error> {
     ))
 }
 
+/// Where a key of the file stands, as `line 3: `; nothing if that cannot be told.
+fn line_of(text: &str, key: &str) -> String {
+    let Ok(table) = toml::de::DeTable::parse(text) else { return String::new() };
+    let at = table.get_ref().get_key_value(key).map(|(key, _)| key.span().start);
+    at.map_or(String::new(), |at| format!("line {}: ", 1 + text[..at].matches('\n').count()))
+}
+
 /// The text of a sweep file.
 ///
 /// # Errors
@@ -137,33 +144,65 @@ impl Sweep {
     pub fn parse(text: &str) -> Result<Self> {
         let sweep: Sweep =
             toml::from_str(text).map_err(|error| of_task_sets(text).unwrap_or(error.into()))?;
-        ensure!((1..=64).contains(&sweep.cpus), "cpus = {}: 1 to 64 can be had", sweep.cpus);
-        ensure!((1..=SETS_MOST).contains(&sweep.sets), "sets = {}: 1 to {SETS_MOST}", sweep.sets);
-        let Range { from, to, points } = sweep.utilization;
+        sweep.check(text)?;
+        sweep.no_name_twice()?;
+        Ok(sweep)
+    }
+
+    /// Whether its numbers make sense.
+    fn check(&self, text: &str) -> Result<()> {
+        let sweep = self;
+        let line = |key| line_of(text, key);
         ensure!(
-            (1..=POINTS_MOST).contains(&points) && from > 0.0 && from <= to && to <= 64.0,
-            "utilization: from, above 0, up to 64, in 1 to {POINTS_MOST} points"
+            (1..=64).contains(&sweep.cpus),
+            "{}cpus = {}: 1 to 64 can be had",
+            line("cpus"),
+            sweep.cpus
+        );
+        let sets = sweep.sets;
+        ensure!(
+            (1..=SETS_MOST).contains(&sets),
+            "{}sets = {sets}: choose 1 to {SETS_MOST}",
+            line("sets")
+        );
+        let Range { from, to, points } = sweep.utilization;
+        let at = line("utilization");
+        ensure!(
+            (1..=POINTS_MOST).contains(&points),
+            "{at}utilization: points = {points}: choose 1 to {POINTS_MOST}"
+        );
+        ensure!(from > 0.0, "{at}utilization: from = {from} is no load; choose one above 0");
+        ensure!(to <= 64.0, "{at}utilization: to = {to} is more than 64 CPUs; lower it");
+        ensure!(from <= to, "{at}utilization: from = {from} is above to = {to}; exchange them");
+        ensure!(
+            points == 1 || from < to,
+            "{at}utilization: {points} points from {from} to {to} are all the same; say points = 1, or raise to"
         );
         match (sweep.each, sweep.count) {
             (Some([low, high]), None) => ensure!(
                 0.001 <= low && low <= high && high <= 1.0,
-                "each = [{low}, {high}]: utilizations of tasks lie between 0.001 and 1"
+                "{}each = [{low}, {high}]: utilizations of tasks lie between 0.001 and 1, the lower first",
+                line("each")
             ),
             (None, Some(n)) => {
-                ensure!((1..=1000).contains(&n), "count = {n}: 1 to 1000 tasks");
+                ensure!(
+                    (1..=1000).contains(&n),
+                    "{}count = {n}: choose 1 to 1000 tasks",
+                    line("count")
+                );
                 ensure!(
                     to <= n as f64,
-                    "utilization up to {to} is too much for {n} tasks; lower it to {n}, or raise count"
+                    "{at}utilization up to {to} is too much for {n} tasks; lower it to {n}, or raise count"
                 );
             }
             _ => bail!("say either each = [LOW, HIGH] or count = N"),
         }
         ensure!(
             sweep.method.is_none() || sweep.count.is_some(),
-            "method says how `count` tasks are drawn; give count = N with it"
+            "{}method says how `count` tasks are drawn; give count = N with it",
+            line("method")
         );
-        sweep.no_name_twice()?;
-        Ok(sweep)
+        sweep.periods().map(drop).with_context(|| format!("{}periods", line("periods")))
     }
 
     fn no_name_twice(&self) -> Result<()> {
@@ -200,11 +239,11 @@ impl Sweep {
     /// They are no times, or none could be drawn.
     pub fn periods(&self) -> Result<Periods> {
         let both = |[low, high]: &[String; 2]| -> Result<(u64, u64)> {
-            let parse =
-                |text: &str| parse_duration(text).map_err(|e| anyhow::anyhow!("periods: {e}"));
-            let (low, high) = (parse(low)?, parse(high)?);
-            ensure!(1000 <= low && low <= high, "periods go from 1us up, the shorter first");
-            Ok((low, high))
+            let (from, to) = (parse_duration(low)?, parse_duration(high)?);
+            ensure!(from >= 1000, "{low} is too short; periods go from 1us up");
+            ensure!(to <= PLAYED_MOST, "{high} is too long; periods go up to 1h");
+            ensure!(from <= to, "{low} is above {high}; give the shorter first");
+            Ok((from, to))
         };
         Ok(match &self.periods {
             Period::Uniform(p) => both(p).map(|(a, b)| Periods::Uniform(a, b))?,
@@ -250,6 +289,10 @@ impl Sweep {
                 format!("there is no test \"{name}\"; `onbeat analyze --list` names them")
             })?;
             ensure!(!test.one_cpu || self.cpus == 1, "the test {name} is for one CPU");
+            ensure!(
+                name != "fp-exact",
+                "fp-exact is for priorities of a file, and a sweep draws none; see rm-exact"
+            );
             Ok(test)
         };
         self.tests.iter().map(test).collect()

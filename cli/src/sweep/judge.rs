@@ -136,6 +136,7 @@ impl Played {
             frames: None,
             set: None,
             bound: None,
+            waits: Default::default(),
             work: Work::Constant(task.wcet.saturating_mul(self.stretch)),
         };
         TaskSet {

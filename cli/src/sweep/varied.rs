@@ -11,8 +11,7 @@ use std::io::{IsTerminal, stderr};
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::thread;
+use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
@@ -23,10 +22,13 @@ use onbeat_sim::{Detail, figures, simulate_with};
 
 use super::Options;
 use super::file::By;
+use crate::again::on_all_processors;
 use crate::lab::cancel_on_signals;
 use crate::output::{self, print};
 use file::{Figure, Varied};
-use shown::{Mean, Table};
+use shown::Table;
+
+use crate::mean::Mean;
 
 /// At least so long between two lines of progress where nobody watches a bar.
 const BETWEEN_LINES: Duration = Duration::from_secs(2);
@@ -152,37 +154,23 @@ fn play_all(
     bar: &ProgressBar,
     cancel: &AtomicBool,
 ) -> Result<Vec<Played>> {
-    let (next, said) = (AtomicUsize::new(0), Mutex::new(Instant::now()));
-    let failed = AtomicBool::new(false);
-    let done: Vec<Mutex<Option<Result<Played>>>> = runs.iter().map(|_| Mutex::new(None)).collect();
-    thread::scope(|scope| {
-        for _ in 0..thread::available_parallelism().map_or(1, usize::from).min(runs.len()) {
-            scope.spawn(|| {
-                while let Some(i) = Some(next.fetch_add(1, Ordering::Relaxed))
-                    && let Some((point, configuration, replication)) = runs.get(i)
-                    && !failed.load(Ordering::Relaxed)
-                    && !cancel.load(Ordering::Relaxed)
-                {
-                    let played = one(sweep, *point, *configuration, *replication);
-                    failed.fetch_or(played.is_err(), Ordering::Relaxed);
-                    *done[i].lock().unwrap_or_else(|e| e.into_inner()) = Some(played);
-                    bar.inc(1);
-                    let mut said = said.lock().unwrap_or_else(|e| e.into_inner());
-                    if bar.is_hidden() && said.elapsed() >= BETWEEN_LINES {
-                        *said = Instant::now();
-                        let of = bar.length().unwrap_or(0);
-                        complain!("onbeat sweep: {} of {of} runs done", bar.position());
-                    }
-                }
-            });
+    let said = Mutex::new(Instant::now());
+    let done = on_all_processors(runs.len(), cancel, |i| {
+        let (point, configuration, replication) = runs[i];
+        let played = one(sweep, point, configuration, replication);
+        bar.inc(1);
+        let mut said = said.lock().unwrap_or_else(|e| e.into_inner());
+        if bar.is_hidden() && said.elapsed() >= BETWEEN_LINES {
+            *said = Instant::now();
+            let of = bar.length().unwrap_or(0);
+            complain!("onbeat sweep: {} of {of} runs done", bar.position());
         }
+        played
     });
     let mut played = Vec::new();
-    for one in done {
-        // Runs are begun in order: one that failed may come after one that was left out.
-        if let Some(one) = one.into_inner().unwrap_or_else(|e| e.into_inner()) {
-            played.push(one?);
-        }
+    // Runs are begun in order: one that failed may come after one that was left out.
+    for one in done.into_iter().flatten() {
+        played.push(one?);
     }
     if played.len() < runs.len() {
         bail!("stopped on request after {} of {} runs", played.len(), runs.len());

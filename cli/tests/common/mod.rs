@@ -50,6 +50,12 @@ pub fn object(output: &Output) -> Value {
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
+/// The JSON object on stdout of a verb that answered, whatever its answer was.
+pub fn answered(output: &Output) -> Value {
+    assert!([Some(0), Some(3)].contains(&output.status.code()), "{}", complaint(output));
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
 /// A task-set file of its own folder.
 pub struct File {
     folder: tempfile::TempDir,

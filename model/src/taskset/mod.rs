@@ -17,6 +17,7 @@ mod samples;
 mod sections;
 mod sets;
 mod table;
+mod waits;
 mod work;
 mod write;
 
@@ -29,6 +30,7 @@ pub use pool::Reel;
 pub use purse::{Purse, Segment};
 pub use sections::{Section, Step};
 pub use sets::{CpuSet, DEFAULT_SET, Part, home};
+pub use waits::Waits;
 pub use work::load_trace;
 
 use std::fmt;
@@ -78,6 +80,8 @@ pub mod limits {
     pub const SECTIONS: usize = 64;
     /// Users that a set limits: the core has one account for each, and one for root.
     pub const USERS: usize = crate::numbers::ACCOUNTS - 1;
+    /// Fixed priority of a task, from 1.
+    pub const PRIORITY: u32 = 1_000_000;
     /// What a job may be worth.
     pub const VALUE: u64 = 1_000_000;
     /// Weight of a group, from 1; as of control groups, as is the next.
@@ -220,6 +224,9 @@ pub struct TaskEntry {
     /// By how much it is late at most, as analysis says; only results speak of it. Such a task has a budget.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bound: Option<Bound>,
+    /// What only analysis uses. Such a task has a budget.
+    #[serde(default)]
+    pub waits: Waits,
     /// What each job does.
     pub work: Work,
 }
@@ -501,15 +508,21 @@ fn read_limited(path: &Path, limit: u64) -> Result<Vec<u8>, (String, String)> {
 
 /// The known word nearest to a misspelled one, if any is near.
 pub(crate) fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    near(word, known).into_iter().next()
+}
+
+/// The known words that are near to a misspelled one, the nearest first.
+pub(crate) fn near<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Vec<&'a str> {
     if word.len() > limits::NAME {
-        return None;
+        return Vec::new();
     }
-    known
+    let mut near: Vec<(usize, &str)> = known
         .into_iter()
         .map(|k| (strsim::damerau_levenshtein(word, k), k))
         .filter(|(distance, k)| *distance <= k.len().max(word.len()) / 3 + 1)
-        .min_by_key(|(distance, _)| *distance)
-        .map(|(_, k)| k)
+        .collect();
+    near.sort_by_key(|(distance, _)| *distance);
+    near.into_iter().map(|(_, k)| k).collect()
 }
 
 #[cfg(test)]

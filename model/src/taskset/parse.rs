@@ -9,7 +9,7 @@ use toml::de::DeTable;
 use super::table::{self, At, Fault, Table, fault};
 use super::{
     BestEffort, CpuSet, Group, Kernel, LoadError, Overheads, Purse, TaskEntry, TaskSet, bound,
-    frames, generators, group, limits, load, purse, rank, sections, sets, work,
+    frames, generators, group, limits, load, purse, rank, sections, sets, waits, work,
 };
 use crate::others::{Linux24, Others};
 use crate::policy::{DEFAULT_SHARE, Policy};
@@ -33,7 +33,7 @@ const TOP: [&str; 16] = [
     "task",
     "best_effort",
 ];
-const TASK: [&str; 22] = [
+const TASK: [&str; 26] = [
     "name",
     "count",
     "period",
@@ -53,6 +53,10 @@ const TASK: [&str; 22] = [
     "sections",
     "abort",
     "bound",
+    "priority",
+    "jitter",
+    "blocking",
+    "overhead",
     "frames_from",
     "queue",
     "work",
@@ -224,6 +228,7 @@ fn tasks(
         tasks.push(task);
     }
     frames::read(top, &TASK, &mut tasks, &mut resources)?;
+    waits::check(top, &tasks)?;
     Ok((tasks, resources))
 }
 
@@ -303,6 +308,7 @@ fn task(folder: &Path, t: &Table<'_, '_>, cpus: u32, duration: u64) -> Result<Ta
         frames: None,
         set: None,
         bound: bound::read(t, budget_given)?,
+        waits: waits::read(t, budget_given)?,
         work,
     })
 }

@@ -149,7 +149,7 @@ fn each_mistake_is_blamed_on_its_line_with_a_remedy() {
         (top("name = \"../x\""), 3, "not a plain name"),
         (top("title = \"a\\nb\""), 3, "not one short line"),
         (top("policies = []"), 3, "empty list"),
-        (top("policies = [\n\"rm\",\n\"edf\"]"), 5, "a policy is ORDER or ORDER+SERVER"),
+        (top("policies = [\n\"rm\",\n\"edf\"]"), 5, "did you mean \"g-edf\""),
         (top("policies = [\"fcbs\", \"g-edf+fcbs\"]"), 3, "listed twice"),
         (top("best_effort_share = \"100%\""), 3, "is too much"),
         (top("best_effort_share = 5"), 3, "a percentage in quotes"),

@@ -5,7 +5,7 @@ use std::fmt::Write;
 
 use super::{
     BestEffortLoad, CpuSet, Generators, Group, Kernel, Overheads, Portion, Purse, Section, Segment,
-    TaskEntry, TaskSet, Work,
+    TaskEntry, TaskSet, Waits, Work,
 };
 use crate::units::{format_duration, format_percent};
 
@@ -184,6 +184,15 @@ impl TaskEntry {
             let parts: Vec<String> = parts.into_iter().filter_map(one).collect();
             line(text, "bound", &format!("{{ {} }}", parts.join(", ")));
         }
+        if let Some(priority) = self.waits.priority {
+            line(text, "priority", &priority.to_string());
+        }
+        let Waits { jitter, blocking, overhead, .. } = self.waits;
+        for (key, ns) in [("jitter", jitter), ("blocking", blocking), ("overhead", overhead)] {
+            if ns > 0 {
+                line(text, key, &time(ns));
+            }
+        }
         if let Some(frames) = self.frames {
             line(text, "frames_from", &quoted(&set.tasks[frames.decoder].name));
             line(text, "queue", &frames.queue.to_string());
@@ -312,6 +321,10 @@ mod tests {
             class = "hard"
             abort = "at-deadline"
             bound = { expected = "9ms" }
+            priority = 4
+            jitter = "1us"
+            blocking = "2us"
+            overhead = "3ns"
             threads = 3
             sections = [
                 { resource = "bus", from = "1ns", length = "4ns" },

@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Queues in the order of deadlines, EDF and EDZL: who is in time, and how late others are.
+
+use num_traits::Zero;
+use onbeat_model::numbers::{LAXITY_MARGIN, SHARE_QUANTUM};
+use onbeat_model::policy::Server;
+use onbeat_model::units::Fraction;
+
+use super::{Answer, Asked, Queue, Said};
+use crate::global::{gel, tardiness, tardiness::Supply, union};
+use crate::one_cpu::delayed::{self, Delayed};
+use crate::one_cpu::edf;
+use crate::sporadic::{Sporadic, Verdict, compare_utilization};
+use std::cmp::Ordering;
+
+/// More tasks than this in a queue make exact response times under EDF too slow.
+const TASKS_TIMED: usize = 64;
+/// Lateness that nobody looks beyond, ns: an hour, as the longest deadline.
+const LATE_MOST: u64 = 3_600_000_000_000;
+
+impl Queue<'_> {
+    /// That each ends no later than `end` after its release, in an order by deadlines.
+    ///
+    /// A program that is behind has no releases to be seen. Without a server it keeps its deadline, and goes before others
+    /// that are due earlier than its next job is; if it marks its jobs the next begins only then, with a deadline that
+    /// much later, and so on.
+    fn each(&self, end: impl Fn(usize) -> u64) -> Answer {
+        let loose = self.policy.server == Server::None;
+        let behind = |i: usize| end(i) >= self.tasks[i].one.task.period;
+        if let Some(i) =
+            (0..self.tasks.len()).find(|i| loose && !self.tasks[*i].marks && behind(*i))
+        {
+            return Err(Said::Unknown(format!(
+                "without a server a job of {} that ends when the next is due may keep its deadline and delay others; \
+                 take a server, or say marks = true",
+                self.tasks[i].name
+            )));
+        }
+        let one = |(i, one): (usize, &&Asked)| one.ends(end(i));
+        Ok(self.tasks.iter().enumerate().map(one).collect())
+    }
+
+    /// All by their deadlines, or by the ends of their periods.
+    pub(super) fn in_time(&self) -> Answer {
+        self.each(|i| self.tasks[i].one.task.deadline.min(self.tasks[i].one.task.period))
+    }
+
+    /// Whether each has its load, over its deadline if that is earlier than the end of its period, on one CPU: then
+    /// servers that lend are proven, too (docs/slack.md).
+    fn dense(&self, all: &[Delayed]) -> bool {
+        let served: Vec<Sporadic> = all
+            .iter()
+            .map(|one| Sporadic::served(one.task.wcet, one.task.period, one.task.deadline))
+            .collect();
+        compare_utilization(&served, 1) != Ordering::Greater && delayed::plain(all).is_some()
+    }
+
+    pub(super) fn edf_on_one(&self) -> Answer {
+        let (exact, unit) = self.exact();
+        let served = self.served(&exact, unit);
+        if self.policy.server.lends() {
+            return match self.dense(&served) {
+                true => self.in_time(),
+                false => Err(Said::Unknown(format!(
+                    "servers that lend are proven to be in time only where Σ Q/min(D, P) fits a CPU, without \
+                     blocking; {}",
+                    self.load().1
+                ))),
+            };
+        }
+        let late = least_late(&served, unit)
+            .ok_or_else(|| Said::Unknown("EDF gives no bound within reach".into()))?;
+        if late > 0 && self.policy.order.key.heeds_laxity() {
+            let why = "EDF alone would be late, and no test of EDZL on one CPU says more";
+            return Err(Said::Unknown(why.into()));
+        }
+        // Exact times of each only where they matter: jitter comes on top of them.
+        let loose = self.policy.server == Server::None;
+        let matter = loose || late > 0 || self.tasks.iter().any(|one| one.one.jitter > 0);
+        let plain = delayed::plain(&served).filter(|all| matter && all.len() <= TASKS_TIMED);
+        let times = plain.map_or(Vec::new(), |all| edf::response_times(&all));
+        // A quantum of best effort's may be due before a job that is alone.
+        let quantum = if self.share().is_zero() { 0 } else { SHARE_QUANTUM };
+        self.each(|i| {
+            let by_deadline = served[i].task.deadline.saturating_add(late).div_ceil(unit);
+            let time = times.get(i).copied().flatten().map(|time| time.div_ceil(unit) + quantum);
+            time.unwrap_or(by_deadline).min(by_deadline).saturating_add(self.delay())
+        })
+    }
+
+    pub(super) fn edf_on_several(&self) -> Answer {
+        let m = self.cpus.count_ones() as usize;
+        let (laxity, lends) = (self.policy.order.key.heeds_laxity(), self.policy.server.lends());
+        let tight: Vec<Sporadic> =
+            self.served(&self.scaled(), 1).iter().map(|one| one.task).collect();
+        // Where EDF is never late no job ever waits without laxity, else it could still take all its time and be late:
+        // so EDZL serves all as EDF does.
+        if !lends && union::any(&tight, m) == Verdict::Schedulable {
+            return self.in_time();
+        }
+        if lends && !laxity {
+            return Err(Said::Unknown("no test of global EDF covers servers that lend".into()));
+        }
+        let served: Vec<Sporadic> = self
+            .tasks
+            .iter()
+            .map(|one| {
+                Sporadic::served(one.one.task.wcet, one.one.task.period, one.one.task.deadline)
+            })
+            .collect();
+        let supplies = vec![supply(self.share()); m];
+        let bounds = match laxity {
+            true => tardiness::edzl(&served, &supplies, if lends { LAXITY_MARGIN } else { 0 }),
+            false => tardiness::restricted(&served, &supplies),
+        };
+        // By theorem 1 of Erickson, Devi and Baruah, for deadlines before ends of periods.
+        let own = (!laxity && self.share().is_zero()).then(|| gel::g_edf(&tight, m)).flatten();
+        if bounds.is_none() && own.is_none() {
+            return Err(Said::Unknown(format!(
+                "tardiness has no bound by theorem here; {}",
+                self.load().1
+            )));
+        }
+        self.each(|i| {
+            let by_theorem = bounds.as_ref().map(|all| served[i].deadline.saturating_add(all[i]));
+            let by_time = own.as_ref().map(|all| all[i]);
+            by_theorem
+                .unwrap_or(u64::MAX)
+                .min(by_time.unwrap_or(u64::MAX))
+                .saturating_add(self.delay())
+        })
+    }
+}
+
+/// What reservations have of a CPU: (1 − σ)(l − 3 q) in any window of length l (`edzl-tardiness.md`).
+fn supply(share: Fraction) -> Supply {
+    match share.is_zero() {
+        true => Supply::WHOLE,
+        false => Supply {
+            budget: share.denom() - share.numer(),
+            period: *share.denom(),
+            blackout: 3 * SHARE_QUANTUM,
+        },
+    }
+}
+
+/// By how much jobs are late at most under EDF on one CPU: deadlines that are all later by as much change nothing of
+/// the order, so it is the least by which the exact test accepts them; `None` beyond an hour of so many units a ns.
+fn least_late(tasks: &[Delayed], unit: u64) -> Option<u64> {
+    let fits = |late: u64| {
+        let later = |one: &Delayed| {
+            let task = Sporadic { deadline: one.task.deadline.saturating_add(late), ..one.task };
+            Delayed { task, ..*one }
+        };
+        delayed::edf(&tasks.iter().map(later).collect::<Vec<_>>()) == Verdict::Schedulable
+    };
+    if fits(0) {
+        return Some(0);
+    }
+    let (mut low, mut high) = (0, 1);
+    while !fits(high) {
+        if high > LATE_MOST * unit {
+            return None;
+        }
+        (low, high) = (high, high * 2);
+    }
+    while high - low > 1 {
+        let middle = low + (high - low) / 2;
+        if fits(middle) { high = middle } else { low = middle }
+    }
+    Some(high)
+}

@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Verdicts on sets with known answers, and what remedies promise.
+
+use std::path::Path;
+
+use onbeat_model::policy::Policy;
+use proptest::prelude::*;
+
+use super::remedy::{remedies, with_budget, with_cpus, with_period, with_scale};
+use super::*;
+
+const MS: u64 = 1_000_000;
+
+fn set(text: &str) -> TaskSet {
+    TaskSet::from_bytes(format!("duration = \"1s\"\n{text}").as_bytes(), Path::new("set.toml"))
+        .unwrap()
+}
+
+fn task(name: &str, budget: u64, period: u64, more: &str) -> String {
+    format!(
+        "[[task]]\nname = \"{name}\"\nbudget = \"{budget}ms\"\nperiod = \"{period}ms\"\n{more}\n\
+         work = {{ constant = \"1ms\" }}\n"
+    )
+}
+
+fn under(set: &TaskSet, policy: &str) -> Judged {
+    judge(set, policy.parse::<Policy>().unwrap().core().unwrap())
+}
+
+fn fits(set: &TaskSet, policy: &str) -> Fits {
+    under(set, policy).fits
+}
+
+#[test]
+fn three_of_six_in_ten_do_not_fit_one_cpu_and_the_words_say_by_how_much() {
+    let three = set(&format!("cpus = 1\n{}", task("a", 6, 10, "count = 3")));
+    let judged = under(&three, "p-edf+cbs-hard");
+    assert_eq!((judged.fits, judged.refused), (Fits::No, 2));
+    assert_eq!(judged.binds, "CPU 0 is asked for 180.0% of 95.0%");
+}
+
+#[test]
+fn the_best_effort_share_counts() {
+    let of = |share: &str| {
+        set(&format!(
+            "cpus = 1\nbest_effort_share = \"{share}\"\n{}",
+            task("a", 12, 20, "") + &task("b", 15, 40, "")
+        ))
+    };
+    // 60 % and 37.5 %.
+    assert_eq!(fits(&of("2.5%"), "p-edf+cbs-hard"), Fits::Yes);
+    assert_eq!(fits(&of("3%"), "p-edf+cbs-hard"), Fits::No);
+    assert_eq!(fits(&of("2.5%"), "g-edzl+cbs-predict"), Fits::Yes);
+}
+
+/// Dhall and Liu, "On a real-time scheduling problem", 1978: light tasks of short deadlines, and one that needs nearly
+/// all of a CPU.
+#[test]
+fn dhalls_set_is_late_by_a_bound_under_global_edf_and_in_time_on_a_cpu_each() {
+    let text = task("heavy", 10, 11, "") + &task("light", 2, 10, "count = 2");
+    let two = set(&format!("cpus = 2\nbest_effort_share = \"0%\"\n{text}"));
+    assert!(
+        matches!(fits(&two, "g-edf+cbs-hard"), Fits::Late(late) if late >= MS),
+        "{:?}",
+        under(&two, "g-edf+cbs-hard")
+    );
+    assert_eq!(fits(&two, "p-edf+cbs-hard"), Fits::Yes);
+}
+
+/// Burns and Wellings, "Real-time systems and programming languages": responses are 3, 6 and 20.
+#[test]
+fn response_times_under_fixed_priorities_decide_and_jitter_and_blocking_count() {
+    let text = |more: &str, last: u64| {
+        let tasks = task("a", 3, 7, more) + &task("b", 3, 12, "") + &task("c", 5, last, "");
+        set(&format!("cpus = 1\nbest_effort_share = \"0%\"\n{tasks}"))
+    };
+    assert_eq!(fits(&text("", 20), "rm+cbs-hard"), Fits::Yes);
+    assert_eq!(fits(&text("deadline = \"3ms\"", 20), "rm+cbs-hard"), Fits::Yes);
+    // a: 3 + 1 > 3, by 1.
+    assert_eq!(
+        fits(&text("deadline = \"3ms\"\nblocking = \"1ms\"", 20), "rm+cbs-hard"),
+        Fits::Late(MS)
+    );
+    // c: 3·⌈(23 + 2)/7⌉ + 3·2 + 5 = 23.
+    assert_eq!(fits(&text("jitter = \"2ms\"", 20), "rm+cbs-hard"), Fits::Late(3 * MS));
+    assert_eq!(
+        fits(&text("overhead = \"1ms\"", 20), "rm+cbs-hard"),
+        Fits::No,
+        "4/7 + 3/12 + 5/20 > 1"
+    );
+}
+
+#[test]
+fn priorities_of_the_file_are_a_verdict_of_their_own() {
+    let of = |first: u32, second: u32| {
+        let text = task("a", 3, 7, &format!("priority = {first}"))
+            + &task("b", 3, 12, &format!("priority = {second}"));
+        judge_priorities(&set(&format!("cpus = 1\nbest_effort_share = \"0%\"\n{text}")))
+            .unwrap()
+            .late
+    };
+    assert_eq!(of(1, 2), [Some(0), Some(0)]);
+    // The other way round a ends after 3 + 3.
+    assert_eq!(of(9, 2), [Some(0), Some(0)]);
+    let tight =
+        task("a", 3, 7, "deadline = \"5ms\"\npriority = 2") + &task("b", 3, 12, "priority = 1");
+    let tight = set(&format!("cpus = 1\nbest_effort_share = \"0%\"\n{tight}"));
+    assert_eq!(judge_priorities(&tight).unwrap().late, [Some(MS), Some(0)]);
+    assert_eq!(fits(&tight, "rm+cbs-hard"), Fits::Yes);
+    assert_eq!(judge_priorities(&set(&format!("cpus = 1\n{}", task("a", 3, 7, "")))), None);
+}
+
+#[test]
+fn edf_on_a_cpu_is_late_by_what_is_missing_and_servers_count_jitter_from_arrival() {
+    // 4 + 4 are due by 7, and 8 are done by 8.
+    let two = set(&format!(
+        "cpus = 1\nbest_effort_share = \"0%\"\n{}",
+        task("a", 4, 20, "deadline = \"7ms\"") + &task("b", 4, 20, "deadline = \"6ms\"")
+    ));
+    assert_eq!(fits(&two, "p-edf+cbs-hard"), Fits::Late(MS));
+    // Done 8 after release: 1 late, and 2 of jitter.
+    let late = set(&format!(
+        "cpus = 1\nbest_effort_share = \"0%\"\n{}",
+        task("a", 4, 20, "deadline = \"7ms\"\njitter = \"2ms\"")
+            + &task("b", 4, 20, "deadline = \"6ms\"")
+    ));
+    assert_eq!(fits(&late, "p-edf+cbs-hard"), Fits::Late(3 * MS));
+    // 3 early enough, so jitter of 4 has room.
+    let alone = task("a", 3, 20, "deadline = \"7ms\"\njitter = \"4ms\"");
+    assert_eq!(
+        fits(&set(&format!("cpus = 1\nbest_effort_share = \"0%\"\n{alone}")), "p-edf+cbs-hard"),
+        Fits::Yes
+    );
+}
+
+#[test]
+fn what_no_test_covers_is_unproven_and_says_why() {
+    let of = |more: &str| {
+        set(&format!("cpus = 2\n{}", task("a", 3, 10, more) + &task("b", 3, 10, "count = 3")))
+    };
+    for (more, policy, why) in [
+        ("", "g-fifo+cbs", "no test covers the order fifo"),
+        ("affinity = [0]", "g-edf+cbs-hard", "may use some of the CPUs only"),
+        ("threads = 2", "g-edf+cbs-hard", "several threads"),
+        ("blocking = \"1ms\"", "g-edf+cbs-hard", "has blocking"),
+        ("jitter = \"1ms\"", "p-edf", "without a server"),
+        ("", "g-edf", "keep its deadline"),
+    ] {
+        let judged = under(&of(more), policy);
+        assert_eq!(judged.fits, Fits::Unproven, "{policy}");
+        assert!(judged.binds.contains(why), "{}", judged.binds);
+    }
+    assert_eq!(fits(&of(""), "g-edf+cbs-hard"), Fits::Yes);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+
+    #[test]
+    fn with_each_remedy_the_set_fits(
+        tasks in prop::collection::vec((1u64..12, 4u64..16, 1u32..3), 1..5),
+        cpus in 1u32..3,
+        policy in prop::sample::select(vec![
+            "p-edf+cbs-hard", "g-edf+cbs-hard", "rm+cbs-hard", "edf-wm+cbs", "p-edf+cbs-predict",
+        ]),
+    ) {
+        let text: String = tasks.iter().enumerate().map(|(i, (budget, period, count))| {
+            task(&format!("t{i}"), *budget.min(period), *period, &format!("count = {count}"))
+        }).collect();
+        let set = set(&format!("cpus = {cpus}\n{text}"));
+        let good = |set: &TaskSet| under(set, policy).fits.bounded();
+        if !good(&set) {
+            let found = remedies(&set, &good);
+            let entry = |name: &str| set.tasks.iter().position(|task| task.name == name).unwrap();
+            if let Some(cpus) = found.cpus {
+                prop_assert!(good(&with_cpus(&set, cpus)) && cpus > set.cpus);
+            }
+            if let Some(scale) = found.scale {
+                prop_assert!(good(&with_scale(&set, scale)));
+            }
+            if let Some((name, budget)) = found.budget {
+                prop_assert!(good(&with_budget(&set, entry(&name), budget)));
+            }
+            if let Some((name, period)) = found.period {
+                prop_assert!(good(&with_period(&set, entry(&name), period)));
+            }
+            // Tasks that may have next to nothing of a CPU fit any.
+            prop_assert!(found.scale.is_some());
+        }
+    }
+}

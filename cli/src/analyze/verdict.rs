@@ -1,0 +1,232 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! The one verdict with which `onbeat analyze` begins: under all policies that the file names it fits, or by how much
+//! jobs are late at most, or what to change.
+
+use std::fmt::Write;
+
+use onbeat_analysis::verdict::remedy::{Remedies, TASKS_TRIED, remedies};
+use onbeat_analysis::verdict::{Fits, Judged, judge, judge_priorities, left_out, names};
+use onbeat_model::policy::{CorePolicy, Policy};
+use onbeat_model::taskset::TaskSet;
+use onbeat_model::units::{format_duration, format_percent};
+use serde_json::{Value, json};
+
+use super::columns::{Align, Columns, bounds};
+use crate::playable;
+
+/// What is said of a set under each of its policies.
+pub struct Verdict {
+    /// Policy and what is said under it; `priority` are the file's own fixed priorities.
+    judged: Vec<(String, Judged)>,
+    /// Policies that no test covers: the kernel's own, and other schedulers.
+    not_covered: Vec<String>,
+    remedies: Option<Remedies>,
+    names: Vec<String>,
+    left_out: Vec<String>,
+}
+
+/// By what a line is judged.
+#[derive(Clone, Copy)]
+enum By {
+    Policy(&'static CorePolicy),
+    Priorities,
+}
+
+impl By {
+    fn judge(self, set: &TaskSet) -> Judged {
+        let said = match self {
+            By::Policy(policy) => playable::check(set, policy).map(|()| Some(judge(set, policy))),
+            By::Priorities => Ok(judge_priorities(set)),
+        };
+        let unproven = |binds: String| {
+            let late = vec![None; names(set).len()];
+            Judged { fits: Fits::Unproven, binds, late, refused: 0 }
+        };
+        match said {
+            Ok(Some(judged)) => judged,
+            Ok(None) => unproven("no test covers priorities beside groups".into()),
+            Err(why) => unproven(why.to_string()),
+        }
+    }
+}
+
+impl Verdict {
+    /// Under these policies, and by the priorities of the file if it has some.
+    pub fn of(set: &TaskSet, policies: &[Policy]) -> Self {
+        let own = policies.iter().filter_map(|p| Some((p.to_string(), By::Policy(p.core()?))));
+        let mut all: Vec<(String, By)> = own.collect();
+        if set.tasks.iter().any(|task| task.waits.priority.is_some()) {
+            all.push(("priority".into(), By::Priorities));
+        }
+        let judged: Vec<(String, Judged)> =
+            all.iter().map(|(name, by)| (name.clone(), by.judge(set))).collect();
+        let failed: Vec<By> = all
+            .iter()
+            .zip(&judged)
+            .filter(|(_, (_, judged))| !judged.fits.bounded())
+            .map(|((_, by), _)| *by)
+            .collect();
+        let fits = |set: &TaskSet| failed.iter().all(|by| by.judge(set).fits.bounded());
+        Self {
+            judged,
+            not_covered: policies
+                .iter()
+                .filter(|p| !p.is_core())
+                .map(ToString::to_string)
+                .collect(),
+            remedies: (!failed.is_empty()).then(|| remedies(set, &fits)),
+            names: names(set),
+            left_out: left_out(set).into_iter().map(str::to_owned).collect(),
+        }
+    }
+
+    /// The worst under all policies.
+    pub fn fits(&self) -> Fits {
+        self.judged.iter().map(|(_, judged)| judged.fits).max().unwrap_or(Fits::Unproven)
+    }
+
+    /// The verdict in one line, without an end.
+    pub fn line(&self) -> String {
+        let change = || match self.remedies.as_ref().map(words) {
+            Some(words) if !words.is_empty() => words,
+            _ => "no single budget, period or number of CPUs that was tried makes it fit".into(),
+        };
+        match self.fits() {
+            _ if self.judged.is_empty() => {
+                "not proven to fit: no test covers its policies; name one of Onbeat's own with --policy".into()
+            }
+            Fits::Yes => "fits".into(),
+            Fits::Late(late) => format!("fits with at most {}ms late", bounds(&[Some(late)], "")[0]),
+            Fits::Unproven => format!("not proven to fit: {}", change()),
+            Fits::No => format!("does not fit: {}", change()),
+        }
+    }
+
+    /// The verdict, what binds under each policy, and what was left out.
+    pub fn text(&self, set: &TaskSet) -> String {
+        let mut text = format!("{}\n\n", self.line());
+        let of = |task: &onbeat_model::taskset::TaskEntry| {
+            task.budget.unwrap_or(0) as f64 / task.period as f64 * f64::from(task.count)
+        };
+        let load: f64 = set.tasks.iter().map(of).sum();
+        let share = format_percent(set.best_effort_share);
+        let (s, cpus) = (if set.cpus == 1 { "" } else { "s" }, set.cpus);
+        let _ = writeln!(
+            text,
+            "{}: {} on {cpus} CPU{s}, budgets take {load:.4}, best effort keeps {share} of each",
+            set.name,
+            match self.names.len() {
+                1 => "1 reservation".into(),
+                n => format!("{n} reservations"),
+            }
+        );
+        let mut table = Columns::default();
+        let column = |of: fn(&(String, Judged)) -> String| -> Vec<String> {
+            self.judged.iter().map(of).collect()
+        };
+        table.add("policy", column(|(name, _)| name.clone()), Align::Left);
+        table.add("fits", column(|(_, judged)| word(judged.fits).into()), Align::Left);
+        let late: Vec<Option<u64>> =
+            self.judged.iter().map(|(_, judged)| late(judged.fits)).collect();
+        table.add("late ms", bounds(&late, "-"), Align::Right);
+        table.add("refused", column(|(_, judged)| judged.refused.to_string()), Align::Right);
+        table.add("what binds", column(|(_, judged)| judged.binds.clone()), Align::Left);
+        text += &table.text();
+        if self.judged.iter().any(|(_, judged)| judged.refused > 0) {
+            text += "Refused: so many the service would not admit; --admit POLICY says which, and what would fit.\n";
+        }
+        if !self.not_covered.is_empty() {
+            let _ = writeln!(text, "No test covers {}.", self.not_covered.join(", "));
+        }
+        if !self.left_out.is_empty() {
+            let _ = writeln!(text, "Left out, having no budget: {}.", self.left_out.join(", "));
+        }
+        if self.remedies.as_ref().is_some_and(|found| found.many) {
+            let _ = writeln!(
+                text,
+                "Of more than {TASKS_TRIED} tasks no single budget or period was tried, and not every number of CPUs."
+            );
+        }
+        text
+    }
+
+    /// By how much each is late at most under each policy.
+    pub fn each(&self) -> String {
+        let mut table = Columns::default();
+        table.add("task", self.names.iter().cloned(), Align::Left);
+        for (name, judged) in &self.judged {
+            table.add(name, bounds(&judged.late, "?"), Align::Right);
+        }
+        format!("\nlate at most, ms:\n{}", table.text())
+    }
+
+    /// For machines.
+    pub fn object(&self) -> Value {
+        let one = |(policy, judged): &(String, Judged)| {
+            json!({
+                "policy": policy,
+                "fits": word(judged.fits),
+                "late_ns": late(judged.fits),
+                "binds": judged.binds,
+                "refused": judged.refused,
+                "tasks_late_ns": judged.late,
+            })
+        };
+        let remedies = self.remedies.as_ref().map(|found| {
+            let of = |key: &str, one: &Option<(String, u64)>| {
+                one.as_ref().map(|(task, ns)| json!({"task": task, key: ns}))
+            };
+            json!({
+                "cpus": found.cpus,
+                "scale": found.scale.map(|scale| scale as f64 / 1000.0),
+                "budget": of("budget_ns", &found.budget),
+                "period": of("period_ns", &found.period),
+                "single_tasks_tried": !found.many,
+            })
+        });
+        json!({
+            "verdict": self.line(),
+            "fits": word(self.fits()),
+            "late_ns": late(self.fits()),
+            "remedies": remedies,
+            "policies": self.judged.iter().map(one).collect::<Value>(),
+            "not_covered": self.not_covered,
+            "left_out": self.left_out,
+        })
+    }
+}
+
+fn late(fits: Fits) -> Option<u64> {
+    match fits {
+        Fits::Yes => Some(0),
+        Fits::Late(late) => Some(late),
+        Fits::Unproven | Fits::No => None,
+    }
+}
+
+fn word(fits: Fits) -> &'static str {
+    match fits {
+        Fits::Yes => "yes",
+        Fits::Late(_) => "late",
+        Fits::Unproven => "?",
+        Fits::No => "no",
+    }
+}
+
+/// The changes, each of which is enough.
+fn words(found: &Remedies) -> String {
+    let mut all = Vec::new();
+    if let Some((task, budget)) = &found.budget {
+        all.push(format!("lower the budget of {task} to {}", format_duration(*budget)));
+    }
+    if let Some((task, period)) = &found.period {
+        all.push(format!("lengthen the period of {task} to {}", format_duration(*period)));
+    }
+    if let Some(cpus) = found.cpus {
+        all.push(format!("take {cpus} CPUs"));
+    }
+    if let Some(scale) = found.scale {
+        all.push(format!("lower every budget to {}.{}%", scale / 10, scale % 10));
+    }
+    all.join(", or ")
+}
