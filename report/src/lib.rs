@@ -13,6 +13,7 @@
 mod bounds;
 pub mod claims;
 pub mod html;
+mod late;
 pub mod limit;
 mod outcome;
 pub mod perfetto;
