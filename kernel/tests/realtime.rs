@@ -19,7 +19,7 @@ use onbeat_kernel::machine::monotonic;
 use onbeat_kernel::protection::{SERVERS, Server, servers};
 use onbeat_lab::Flavour;
 use onbeat_model::event::{EVENT_BYTES, Event, EventKind, NONE};
-use onbeat_model::metrics::detailed;
+use onbeat_model::metrics::{detailed, in_words};
 use onbeat_model::run::{Class, Platform, Run, TaskInfo, World};
 use onbeat_model::units::MS;
 
@@ -199,7 +199,7 @@ fn causes((id, begin, end): (u32, u64, u64)) -> (u64, String) {
         horizon_ns: end - begin,
     };
     let all = detailed(&run).0;
-    (all.misses, onbeat_model::metrics::in_words(&all.late_causes))
+    (all.misses, in_words(&all.late_causes))
 }
 
 #[test]
