@@ -55,15 +55,6 @@ fn without_the_server_being_told_it_starves() {
 }
 
 #[test]
-fn what_starves_is_late_for_the_real_time_class_as_its_events_tell() {
-    assert!(number("without-causes-late") >= 1.0, "{:?}", facts());
-    assert_eq!(
-        facts()["without-causes"],
-        format!("{} real-time class", facts()["without-causes-late"])
-    );
-}
-
-#[test]
 fn the_servers_get_their_old_values_back_also_after_a_kill() {
     assert_eq!(facts()["restored"], "true");
     assert_eq!(facts()["killed-left"], "true");
