@@ -51,6 +51,8 @@ OB_INLINE void ob_share_account(ob_p ob, ob_cpu_p c, u64 now)
 	u64 dt = now > c->since ? now - c->since : 0;
 
 	c->since = now;
+	if (c->use == OB_USE_RESERVED)
+		c->served += dt;
 	if (!ob->share_quantum)
 		return;
 	/* Changing over counts for neither side: debt paid weighs 1/σ times as much as incurred. */

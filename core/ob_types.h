@@ -166,6 +166,7 @@ struct ob_server {
 	u64 exhaustions;
 	u64 donated;
 	u64 received;
+	u64 slack; /* that it has lived on, but for `lent` */
 	/* The measure of the promise (ob_owed.h): its window's end and what is left in it, what had
 	 * been consumed when the last job ended; jobs owed, and late ones among them. */
 	u64 owed_end;
@@ -246,6 +247,7 @@ struct ob_cpu {
 	u64 due;     /* deadline of that quantum */
 	u64 wanted;  /* when work for it was last taken away, and none was left waiting */
 	u64 since;   /* debt is right as of this time */
+	u64 served;  /* until then reservations have had so much of it, ns */
 	u64 started; /* when curr's turn began */
 	u64 vtime;   /* of the best effort that it has served: never goes back */
 	struct ob_task OB_ARENA

@@ -2,7 +2,7 @@
 //! How arguments that several verbs have are read.
 
 use onbeat_kernel::machine::parse_cpus;
-use onbeat_model::units::parse_duration;
+use onbeat_model::units::{HOUR, MS, parse_duration};
 
 /// Nanoseconds.
 pub type Time = u64;
@@ -17,6 +17,19 @@ pub struct Cpus(pub Vec<u32>);
 /// It is none; says what to write.
 pub fn duration(text: &str) -> Result<Time, String> {
     parse_duration(text).map_err(|e| e.to_string())
+}
+
+/// A time between two looks, such as `2s`.
+///
+/// # Errors
+/// It is none, or one at which nobody could look; says what to write.
+pub fn interval(text: &str) -> Result<Time, String> {
+    let interval = duration(text)?;
+    let bounds = 100 * MS..=HOUR;
+    bounds
+        .contains(&interval)
+        .then_some(interval)
+        .ok_or_else(|| "write a time from 100ms to 1h, such as 2s".into())
 }
 
 /// CPUs such as `0-3,6`.

@@ -34,6 +34,7 @@ mod run;
 mod sim;
 mod status;
 mod sweep;
+mod top;
 
 use std::process::ExitCode;
 
@@ -57,6 +58,7 @@ enum Verb {
     Report(report::Options),
     Run(run::Options),
     Status(status::Options),
+    Top(top::Options),
     Release(status::ReleaseOptions),
     Group(group::Options),
     Purse(purse::Options),
@@ -85,6 +87,7 @@ fn main() -> ExitCode {
         Verb::Report(options) => report::run(&options),
         Verb::Run(options) => run::run(&options),
         Verb::Status(options) => status::run(&options),
+        Verb::Top(options) => top::run(&options),
         Verb::Release(options) => status::release(&options),
         Verb::Group(options) => group::run(&options),
         Verb::Purse(options) => purse::run(&options),

@@ -1,14 +1,18 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! `onbeat status` and `onbeat release`: what is reserved, and giving it back; `onbeat status --beats`: who has a rhythm.
+//! `onbeat status` and `onbeat release`: what is reserved, and giving it back; `onbeat status --beats`: who has a
+//! rhythm; `--watch`: again and again.
 
 use std::fmt::Write;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use anyhow::{Result, bail};
 use clap::Args;
 
 mod beats;
+mod watch;
 
+use crate::arguments::{Time, interval};
 use crate::launch::{socket, starting};
 use crate::output::print;
 use onbeat_client::Service;
@@ -23,9 +27,12 @@ pub struct Options {
     /// Show which threads wake in a rhythm instead, reserved or not, and what they use; ordinary users see their own
     #[arg(long)]
     beats: bool,
-    /// Print the service's answer as JSON
+    /// Print the service's answer as JSON, which docs/json.md explains; with --watch one line each time
     #[arg(long)]
     json: bool,
+    /// Print it again each INTERVAL [1s if none is given], until nobody reads it any more
+    #[arg(long, value_name = "INTERVAL", value_parser = interval, num_args = 0..=1, default_missing_value = "1s")]
+    watch: Option<Time>,
 }
 
 /// Give a reservation back; its program goes on without it
@@ -49,17 +56,28 @@ fn percent(x: Fraction) -> String {
 /// Prints the reservations, or the rhythms.
 pub fn run(options: &Options) -> Result<ExitCode> {
     let request = if options.beats { Request::Beats } else { Request::Status };
-    let answer = Service::connect_to(&socket())?.telling(starting).ask(&request)?;
-    if options.json {
-        print(&(serde_json::to_string_pretty(&answer)? + "\n"))?;
+    if let Some(interval) = options.watch {
+        let show = |answer| match options.json {
+            true => Ok(serde_json::to_string(&answer)? + "\n"),
+            false => Ok(shown(answer)? + "\n"),
+        };
+        watch::watch(&request, Duration::from_nanos(interval), show)?;
         return Ok(ExitCode::SUCCESS);
     }
-    let text = match answer {
-        Response::Beats { threads, left_out } => beats::text(&threads, left_out),
-        status => text(status)?,
-    };
-    print(&text)?;
+    let answer = Service::connect_to(&socket())?.telling(starting).ask(&request)?;
+    match options.json {
+        true => print(&(serde_json::to_string_pretty(&answer)? + "\n"))?,
+        false => print(&shown(answer)?)?,
+    }
     Ok(ExitCode::SUCCESS)
+}
+
+/// The answer for people.
+fn shown(answer: Response) -> Result<String> {
+    match answer {
+        Response::Beats { threads, left_out } => Ok(beats::text(&threads, left_out)),
+        status => text(status),
+    }
 }
 
 /// The answer for people: what is free, a line for each reservation, and where an owed job was late, by how much.
@@ -155,17 +173,19 @@ mod tests {
 
     fn status(reservations: Vec<Reservation>) -> String {
         let (reserved, free) = (Fraction::new(1, 2), Fraction::new(7, 5));
-        let policy = "g-edzl+cbs".into();
-        let (sets, best_effort, cpus, interrupt_cpu) = (vec![], "fair".into(), vec![0, 1], None);
         let answer = Response::Status {
-            policy,
-            cpus,
+            policy: "g-edzl+cbs".into(),
+            cpus: vec![0, 1],
             reserved,
             free,
             reservations,
-            sets,
-            best_effort,
-            interrupt_cpu,
+            sets: vec![],
+            best_effort: "fair".into(),
+            interrupt_cpu: None,
+            reserved_cpus: reserved.into(),
+            free_cpus: free.into(),
+            time_ns: 1,
+            per_cpu: vec![],
         };
         text(answer).unwrap()
     }
@@ -179,6 +199,8 @@ mod tests {
             policy: policy.into(),
             reserved: half,
             free: half,
+            reserved_cpus: half.into(),
+            free_cpus: half.into(),
         };
         let sets = vec![set("default", &[0, 3], "g-edzl+cbs"), set("b", &[1, 2], "p-edf+cbs")];
         let reservation = Reservation { id: 1, set: "b".into(), ..Default::default() };
@@ -191,6 +213,10 @@ mod tests {
             sets,
             best_effort: "fair".into(),
             interrupt_cpu: Some(4),
+            reserved_cpus: half.into(),
+            free_cpus: half.into(),
+            time_ns: 1,
+            per_cpu: vec![],
         })
         .unwrap();
         let lines: Vec<&str> = text.lines().collect();

@@ -5,9 +5,10 @@ use std::collections::BTreeMap;
 
 use anyhow::Result;
 use onbeat_analysis::plan::Place;
-use onbeat_core::ffi::ob_server;
+use onbeat_core::ffi::{OB_USE_RESERVED, ob_cpu, ob_server};
 
 use crate::arena::{Purse, Wakes, Waking};
+use crate::machine::monotonic;
 use crate::scheduler::{Reservation, Rule, Scheduler};
 
 /// A scheduler that holds reservations.
@@ -67,6 +68,10 @@ pub trait Engine {
     fn lives(&self, thread: &Waking) -> bool;
     /// CPUs on line.
     fn online(&self) -> u64;
+    /// How long each CPU, by its number, has run reservations, ns; those not there have run none.
+    fn served(&self) -> Vec<u64> {
+        Vec::new()
+    }
     /// Counters of the scheduler itself.
     fn counters(&self) -> BTreeMap<String, u64>;
 }
@@ -106,7 +111,7 @@ impl Engine for Scheduler<'_> {
     }
 
     fn purse(&mut self, slot: usize, purse: &Purse) {
-        self.arena.set_purse(slot, purse, crate::machine::monotonic());
+        self.arena.set_purse(slot, purse, monotonic());
     }
 
     fn server(&self, id: u32) -> Option<ob_server> {
@@ -127,6 +132,16 @@ impl Engine for Scheduler<'_> {
 
     fn online(&self) -> u64 {
         self.arena.shell().ob.online
+    }
+
+    fn served(&self) -> Vec<u64> {
+        let ob = &self.arena.shell().ob;
+        // What runs now is counted when it stops, or when the CPU's debt is looked at.
+        let running = |cpu: &ob_cpu| {
+            let reserved = u32::from(cpu.use_) == OB_USE_RESERVED;
+            if reserved { monotonic().saturating_sub(cpu.since) } else { 0 }
+        };
+        ob.cpu.iter().map(|cpu| cpu.served + running(cpu)).collect()
     }
 
     fn counters(&self) -> BTreeMap<String, u64> {

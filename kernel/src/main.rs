@@ -17,7 +17,7 @@ use onbeat_kernel::priority::Raised;
 use onbeat_kernel::protection::{Need, Protection};
 use onbeat_kernel::rate::{Notice, Rate};
 use onbeat_kernel::recorder::Recorder;
-use onbeat_kernel::reservations::{Book, Peer, Rights};
+use onbeat_kernel::reservations::{Book, Rights};
 use onbeat_kernel::scheduler::{Loading, Scheduler};
 use onbeat_kernel::service::{Service, Socket};
 use onbeat_kernel::settings::Settings;
@@ -25,7 +25,6 @@ use onbeat_kernel::shares::Shares;
 use onbeat_kernel::stats::{self, Metrics};
 use onbeat_kernel::steering::{self, Steering};
 use onbeat_kernel::system::{Proc, System, Watch};
-use onbeat_model::protocol::{Request, Response};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use scx_stats::prelude::StatsServer;
 use sd_notify::NotifyState;
@@ -368,10 +367,8 @@ impl Session<'_> {
             return;
         }
         self.counted = Some(Instant::now());
-        let root = Peer { uid: 0, connection: 0, share: None };
-        let answer = self.service.book.answer(root, Request::Status);
-        let Response::Status { reservations, .. } = answer else { return };
-        let latest = Metrics::new(&self.service.book.counters(), reservations);
+        let book = &self.service.book;
+        let latest = Metrics::new(&book.counters(), book.reservations());
         *self.metrics.lock().unwrap_or_else(|e| e.into_inner()) = latest;
     }
 

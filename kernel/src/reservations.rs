@@ -235,27 +235,36 @@ impl<E: Engine, S: System> Book<E, S> {
     }
 
     fn status(&self) -> Response {
+        let reserved = sum(self.rooms.iter().map(|room| room.admission.reserved()));
+        let free = sum(self.rooms.iter().map(|room| room.admission.free()));
         Response::Status {
             policy: self.common().policy(),
             cpus: cpus_of(self.online),
-            reserved: sum(self.rooms.iter().map(|room| room.admission.reserved())),
-            free: sum(self.rooms.iter().map(|room| room.admission.free())),
+            reserved,
+            free,
             sets: self.rooms.iter().map(Room::state).collect(),
             best_effort: self.others.name().into(),
             // It may serve alone.
             interrupt_cpu: self.interrupt_cpu.filter(|cpu| self.online >> cpu & 1 == 0),
-            reservations: self
-                .held
-                .values()
-                .filter(|h| h.state == State::Live)
-                .map(|h| self.record(h))
-                .collect(),
+            reserved_cpus: reserved.into(),
+            free_cpus: free.into(),
+            time_ns: crate::machine::monotonic(),
+            per_cpu: self.per_cpu(),
+            reservations: self.reservations(),
         }
+    }
+
+    /// Those in force, and what they have received so far.
+    pub fn reservations(&self) -> Vec<protocol::Reservation> {
+        let live = self.held.values().filter(|h| h.state == State::Live);
+        live.map(|h| self.record(h)).collect()
     }
 
     /// What a reservation has received so far.
     fn record(&self, held: &Held) -> protocol::Reservation {
         let mut record = held.record.clone();
+        record.policy = self.rooms[held.room].settings.policy();
+        record.cpus = cpus_of(held.place.all_cpus());
         if let (State::Live, Some(server)) = (held.state, self.engine.server(record.id)) {
             record.jobs = server.jobs;
             record.misses = server.misses;
@@ -268,6 +277,7 @@ impl<E: Engine, S: System> Book<E, S> {
             record.owed_tardiness_max_ns = server.owed_tardiness_max;
             record.donated_ns = server.donated;
             record.received_ns = server.received;
+            record.slack_ns = server.slack + server.lent;
             record.threads = server.threads;
             record.age_ns = held.since.elapsed().as_nanos() as u64;
         }

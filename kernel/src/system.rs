@@ -2,7 +2,7 @@
 //! Processes: whom they belong to, which threads they have, when they are gone. Behind a trait so
 //! that the service can be tested without a machine.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -85,6 +85,11 @@ pub trait System {
     fn owner(&self, tid: i32) -> io::Result<Owner>;
     /// What ranks above reservations.
     fn above(&self) -> Above;
+    /// How long each CPU has been idle since the machine started, ns, by its number; of those not there it is not
+    /// known.
+    fn idle(&self) -> BTreeMap<u32, u64> {
+        BTreeMap::new()
+    }
 }
 
 /// pidfd_open(2), Linux 6.9: of a thread, readable when that ends.
@@ -171,6 +176,24 @@ impl System for Proc {
         }
         above
     }
+
+    fn idle(&self) -> BTreeMap<u32, u64> {
+        let tick = 1_000_000_000 / rustix::param::clock_ticks_per_second().max(1);
+        note_idle(&fs::read_to_string("/proc/stat").unwrap_or_default(), tick)
+    }
+}
+
+/// Looks at /proc/stat (proc(5)): time that CPUs were idle, ns. Unlike what it says of a busy CPU, which is what ticks
+/// have found there, this is measured.
+fn note_idle(stat: &str, tick: u64) -> BTreeMap<u32, u64> {
+    let one = |line: &str| {
+        let mut words = line.strip_prefix("cpu")?.split(' ');
+        let cpu = words.next()?.parse().ok()?; // the first line is all CPUs'
+        let ticks: Vec<u64> = words.map_while(|word| word.parse().ok()).collect();
+        let [_user, _nice, _system, idle, waits, ..] = ticks[..] else { return None };
+        Some((cpu, idle.saturating_add(waits).saturating_mul(tick)))
+    };
+    stat.lines().filter_map(one).collect()
 }
 
 /// What of a name can be shown: names are anybody's to choose.
@@ -307,6 +330,14 @@ mod tests {
         child.wait().unwrap();
         assert!(Proc.gone(&watch));
         assert!(Proc.watch(child.id(), None).is_err());
+    }
+
+    #[test]
+    fn a_cpu_is_idle_while_it_waits_for_disks_too() {
+        let stat = "cpu  9 9 9 9 9 9 9 9 9 9\ncpu0 1 2 4 8 16 32 64 128 256 512\ncpu3 5 0 0 1 0 0 0 0 0 0\nintr 7\n";
+        assert_eq!(note_idle(stat, 10), BTreeMap::from([(0, 240), (3, 10)]));
+        assert_eq!(note_idle("cpu0 1 2\ncpux 1 2 3 4 5 6 7\n", 10), BTreeMap::new());
+        assert!(!Proc.idle().is_empty(), "this machine tells");
     }
 
     #[test]

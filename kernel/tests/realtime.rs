@@ -15,8 +15,12 @@ use guest::{
     Facts, answers, burn, child, fact, finish, kill, part, pin, scheduler, signal, soon, start,
 };
 use onbeat_client::{Params, Service};
+use onbeat_kernel::machine::monotonic;
 use onbeat_kernel::protection::{SERVERS, Server, servers};
 use onbeat_lab::Flavour;
+use onbeat_model::event::{EVENT_BYTES, Event, EventKind, NONE};
+use onbeat_model::metrics::{detailed, in_words};
+use onbeat_model::run::{Class, Platform, Run, TaskInfo, World};
 use onbeat_model::units::MS;
 
 const PERIOD: Duration = Duration::from_millis(40);
@@ -24,6 +28,8 @@ const PERIOD: Duration = Duration::from_millis(40);
 const WORK: Duration = Duration::from_millis(8);
 const JOBS: u32 = 60;
 const CPUS: usize = 2;
+/// The scheduler's.
+const EVENTS: &str = "/tmp/events";
 
 fn facts() -> &'static Facts {
     static FACTS: OnceLock<Result<Facts, String>> = OnceLock::new();
@@ -46,6 +52,15 @@ fn a_reservation_is_in_time_beside_fifo_programs_on_all_cpus() {
 #[test]
 fn without_the_server_being_told_it_starves() {
     assert!(number("without-late") > f64::from(JOBS) / 2.0, "{:?}", facts());
+}
+
+#[test]
+fn what_starves_is_late_for_the_real_time_class_as_its_events_tell() {
+    assert!(number("without-causes-late") >= 1.0, "{:?}", facts());
+    assert_eq!(
+        facts()["without-causes"],
+        format!("{} real-time class", facts()["without-causes-late"])
+    );
 }
 
 #[test]
@@ -106,14 +121,16 @@ fn player() {
     println!("PLAYED {done} {} {}", JOBS - in_time, worst.as_secs_f64() * 1e3);
 }
 
-/// Plays beside FIFO hogs; `prepare` is done once the reservation is in force.
-fn play(name: &str, prepare: impl FnOnce()) {
+/// Plays beside FIFO hogs; `prepare` is done once the reservation is in force. Returns its number, and from when until
+/// when there were hogs, ns.
+fn play(name: &str, prepare: impl FnOnce()) -> (u32, u64, u64) {
     let player = start(&mut part("player"));
     let mut service = Service::connect().unwrap();
     let params = Params::new(10 * MS, 40 * MS);
     let grant = service.reserve(player.id(), name, &params).unwrap();
     std::thread::sleep(Duration::from_millis(100));
     prepare();
+    let begin = monotonic();
     let hogs: Vec<i32> = (0..CPUS)
         .map(|cpu| {
             let pid = child(|| {
@@ -125,6 +142,7 @@ fn play(name: &str, prepare: impl FnOnce()) {
         })
         .collect();
     std::thread::sleep(PERIOD * JOBS + Duration::from_millis(800));
+    let end = monotonic();
     kill(&hogs);
     let words = finish(player).1;
     let played = words.lines().find_map(|line| line.split_once("PLAYED ")).expect(&words).1;
@@ -132,6 +150,56 @@ fn play(name: &str, prepare: impl FnOnce()) {
         fact(&format!("{name}-{what}"), value);
     }
     let _ = service.release(grant.id);
+    (grant.id, begin, end)
+}
+
+/// Why jobs of a reservation, as the scheduler recognised them, were late in that time: how many, and in words.
+fn causes((id, begin, end): (u32, u64, u64)) -> (u64, String) {
+    let bytes = fs::read(EVENTS).unwrap();
+    let mut events = Vec::new();
+    for e in bytes.as_chunks::<EVENT_BYTES>().0.iter().map(Event::from_bytes) {
+        if !(begin..end).contains(&e.time) {
+            continue;
+        }
+        let (time, mine) = (e.time - begin, e.server == id);
+        let job = |kind, due| Event::new(time, kind, events.len() as u64, due).of(0);
+        let job = match e.kind() {
+            Some(EventKind::Activate) if mine => Some(job(EventKind::Release, time + 40 * MS)),
+            _ => None,
+        };
+        events.extend(job);
+        let switch = matches!(e.kind(), Some(EventKind::Run | EventKind::Stop));
+        if mine || switch {
+            let (task, server) = if mine { (0, id) } else { (NONE, NONE) };
+            events.push(Event { time, task, server, ..e });
+        }
+        if mine && e.kind() == Some(EventKind::Idle) {
+            let last = events.iter().rfind(|e| e.kind() == Some(EventKind::Release)).map(|e| e.a);
+            events.extend(last.map(|job| Event::new(time, EventKind::Complete, job, 0).of(0)));
+        }
+    }
+    let player = TaskInfo {
+        name: "player".into(),
+        entry: 0,
+        copy: 0,
+        class: Class::Reserved,
+        period: 40 * MS,
+        deadline: 40 * MS,
+        budget: 10 * MS,
+        tid: 0,
+    };
+    let run = Run {
+        world: World::Lab,
+        policy: String::new(),
+        platform: Platform::default(),
+        tasks: vec![player],
+        resources: vec![],
+        events,
+        origin_ns: begin,
+        horizon_ns: end - begin,
+    };
+    let all = detailed(&run).0;
+    (all.misses, in_words(&all.late_causes))
 }
 
 #[test]
@@ -139,9 +207,9 @@ fn play(name: &str, prepare: impl FnOnce()) {
 fn in_the_guest() {
     fifo(0, 50); // above the hogs
     let before = all();
-    let first = scheduler(&[]);
+    let first = scheduler(&["--events", EVENTS]);
     play("with", || fact("with-servers", format!("{:?}", all())));
-    play("without", || {
+    let starved = play("without", || {
         for (cpu, server) in &before {
             let folder = Path::new(SERVERS).join(format!("cpu{cpu}"));
             fs::write(folder.join("period"), server.period.to_string()).unwrap();
@@ -152,6 +220,9 @@ fn in_the_guest() {
     let (status, words) = finish(first);
     assert!(status.success(), "{words}");
     fact("restored", all() == before);
+    let (late, words) = causes(starved);
+    fact("without-causes-late", late);
+    fact("without-causes", words);
     // SIGKILL, with nearly all that SCHED_DEADLINE grants on every CPU.
     let killed = scheduler(&[]);
     let players: Vec<Child> = (0..CPUS).map(|_| start(&mut part("player"))).collect();

@@ -117,6 +117,11 @@ fn a_running_thread_joins_without_going_to_sleep() {
 }
 
 #[test]
+fn what_cpus_are_told_to_have_served_is_what_a_reservation_has_received() {
+    fact_is("join-served", "true");
+}
+
+#[test]
 fn affinity_of_program_and_of_reservation_are_both_respected() {
     fact_is("affinity-program", "[1]");
     fact_is("affinity-reservation", "[0]");
@@ -201,6 +206,13 @@ fn reservations() -> Vec<onbeat_model::protocol::Reservation> {
         Some(Response::Status { reservations, .. }) => reservations,
         other => panic!("{other:?}"),
     }
+}
+
+/// Time that CPUs have run reservations.
+fn served() -> u64 {
+    let Some(Response::Status { per_cpu, .. }) = status() else { panic!() };
+    assert!(per_cpu.iter().all(|cpu| cpu.idle_ns.is_some()), "{per_cpu:?}");
+    per_cpu.iter().map(|cpu| cpu.served_ns).sum()
 }
 
 fn as_user(command: &mut Command) -> &mut Command {
@@ -397,10 +409,13 @@ fn joining_and_affinity() {
     let running = start(&mut burn(1500));
     std::thread::sleep(Duration::from_millis(500));
     let mut service = service();
+    let before = served();
     let grant = service.reserve(running.id(), "runs", &Params::new(5 * MS, 20 * MS)).unwrap();
     std::thread::sleep(Duration::from_millis(200));
     let consumed = reservations().iter().find(|r| r.id == grant.id).map_or(0, |r| r.consumed_ns);
     fact("join-consumed", consumed >= 40 * MS);
+    // What runs is charged when a budget ends, at the latest.
+    fact("join-served", (served() - before).abs_diff(consumed) <= 6 * MS);
     let words = finish(running).1;
     assert!(words.contains("CPUS"), "{words}");
     let _ = service.release(grant.id);

@@ -103,6 +103,18 @@ pub enum Response {
         /// CPU that is kept for interrupts: on line, but no reservation's and not among `cpus`.
         #[serde(default)]
         interrupt_cpu: Option<u32>,
+        /// `reserved` in words.
+        #[serde(default)]
+        reserved_cpus: Cpus,
+        /// `free` in words.
+        #[serde(default)]
+        free_cpus: Cpus,
+        /// When that was so, ns of CLOCK_MONOTONIC: what counts on divided by its differences is a rate.
+        #[serde(default)]
+        time_ns: u64,
+        /// In order of their numbers, those on line.
+        #[serde(default)]
+        per_cpu: Vec<Cpu>,
     },
     /// The set is under another policy.
     Swapped {
@@ -143,8 +155,50 @@ pub enum Response {
     },
 }
 
+/// A number of CPUs that need not be whole: as a number, and exactly. Programs read it more easily than a [`Fraction`].
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Cpus {
+    /// The number, 1.5 for three halves.
+    pub cpus: f64,
+    /// What it is exactly: this ...
+    pub numerator: u64,
+    /// ... divided by this.
+    pub denominator: u64,
+}
+
+impl From<Fraction> for Cpus {
+    fn from(x: Fraction) -> Self {
+        let (numerator, denominator) = (*x.numer(), *x.denom());
+        Self { cpus: numerator as f64 / denominator as f64, numerator, denominator }
+    }
+}
+
+impl Default for Cpus {
+    fn default() -> Self {
+        Fraction::from_integer(0).into()
+    }
+}
+
+/// A CPU, and what has had it since the scheduler was loaded.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Cpu {
+    /// Its number.
+    pub cpu: u32,
+    /// Name of the set that it is in; empty: in none.
+    pub set: String,
+    /// Its part of what is reserved, in CPUs: the utilization of each reservation in equal parts on the CPUs that serve
+    /// it, or in those that it is split into.
+    pub reserved: f64,
+    /// Time that it has run reservations, ns.
+    pub served_ns: u64,
+    /// Time that it has been idle since the machine started, ns, to 10 ms; `None`: the kernel does not tell. What is in
+    /// neither was best effort's, real-time threads' and the kernel's.
+    pub idle_ns: Option<u64>,
+}
+
 /// A set of CPUs.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Set {
     /// Its name.
     pub name: String,
@@ -156,6 +210,12 @@ pub struct Set {
     pub reserved: Fraction,
     /// What is still free for reservations, in CPUs.
     pub free: Fraction,
+    /// `reserved` in words.
+    #[serde(default)]
+    pub reserved_cpus: Cpus,
+    /// `free` in words.
+    #[serde(default)]
+    pub free_cpus: Cpus,
 }
 
 /// A thread that wakes in a rhythm, and which: [`Rhythm`], flat on the wire.
@@ -197,6 +257,10 @@ pub struct Reservation {
     /// Name of the set of CPUs that serves it.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub set: String,
+    /// Policy of that set.
+    pub policy: String,
+    /// CPUs on which it is served.
+    pub cpus: Vec<u32>,
     /// User who asked.
     pub uid: u32,
     /// Budget per period.
@@ -223,10 +287,12 @@ pub struct Reservation {
     pub tardiness_max_ns: u64,
     /// Sum of the tardiness of all jobs.
     pub tardiness_sum_ns: u64,
-    /// Budget left over that went to others (FCBS).
+    /// Budget left over that went to others (FCBS, and policies with capacities).
     pub donated_ns: u64,
-    /// Budget that came from others (FCBS).
+    /// Budget that came from others (likewise).
     pub received_ns: u64,
+    /// CPU time beyond the budget that it had of its domain's slack, nobody's in particular (docs/slack.md).
+    pub slack_ns: u64,
     /// Threads that belong to it now.
     pub threads: u32,
     /// Time since it was granted.

@@ -9,7 +9,7 @@ use onbeat_model::run::{Class, World};
 
 use crate::limit::Limits;
 use crate::plot::{self, PlotError};
-use crate::{Outcome, answer, bounds, table};
+use crate::{Outcome, answer, bounds, late, table};
 
 /// Everything the page shows.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -186,6 +186,7 @@ fn world(name: &str, outcomes: &[&Outcome], limit: Option<&Limits>) -> Result<Va
         by_task => table::by_task(outcomes).map(|table| lines(verdicts_first(table))),
         late_by_task => late_by_task(outcomes),
         summary => lines(table::summary(outcomes, limit)),
+        late => late::lines(outcomes).map(lines),
         loads => table::loads(outcomes).map(lines),
         bounds => bounds::lines(outcomes).map(lines),
         bounds_remark => bounds::remark(outcomes),

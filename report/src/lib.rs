@@ -15,6 +15,7 @@ mod answer;
 mod bounds;
 pub mod claims;
 pub mod html;
+mod late;
 pub mod limit;
 mod outcome;
 pub mod perfetto;

@@ -6,7 +6,7 @@ use onbeat_model::metrics::TaskMetrics;
 use onbeat_model::run::Class;
 
 use crate::limit::Limits;
-use crate::{Outcome, answer, bounds};
+use crate::{Outcome, answer, bounds, late};
 
 /// Column heads and what they mean; used by the page too.
 pub const COLUMNS: [(&str, &str); 17] = [
@@ -262,17 +262,19 @@ impl Lines {
     }
 }
 
-/// The tables as text: where tasks differ, first the results of each, then one line a policy, and the limits; then
-/// tardiness beside its bounds, and best-effort loads that sleep.
+/// The tables as text: where tasks differ, first the results of each, then one line a policy, and the limits; then why
+/// jobs were late, tardiness beside its bounds, and best-effort loads that sleep.
 pub fn render(outcomes: &[Outcome], limits: Option<&Limits>) -> String {
     let outcomes: Vec<&Outcome> = outcomes.iter().collect();
     let each = by_task(&outcomes).map_or_else(String::new, |lines| lines.text(2) + "\n");
-    let below = |lines: Option<Lines>| {
-        lines.map_or_else(String::new, |lines| format!("\n{}", lines.text(2)))
+    let below = |lines: Option<Lines>, left| {
+        lines.map_or_else(String::new, |lines| format!("\n{}", lines.text(left)))
     };
     let remark = bounds::remark(&outcomes).map_or_else(String::new, |said| format!("{said}\n"));
-    let all = [summary(&outcomes, limits).text(1), below(bounds::lines(&outcomes)), remark];
-    each + &all.concat() + &below(loads(&outcomes))
+    let summary = summary(&outcomes, limits).text(1);
+    let why = below(late::lines(&outcomes), late::LATE_COLUMNS.len());
+    let all = [summary, why, below(bounds::lines(&outcomes), 2), remark];
+    each + &all.concat() + &below(loads(&outcomes), 2)
 }
 
 #[cfg(test)]
@@ -284,7 +286,7 @@ mod tests {
     fn the_table_has_a_head_and_a_line_for_each_policy() {
         let text = render(&[outcome("g-edf+fcbs"), outcome("eevdf")], None);
         let lines: Vec<&str> = text.lines().collect();
-        assert_eq!(lines.len(), 3, "{text}");
+        assert_eq!(lines.iter().position(|line| line.is_empty()), Some(3), "{text}");
         assert!(lines[0].trim_start().starts_with("policy"), "{text}");
         assert!(lines[1].contains("g-edf+fcbs") && lines[1].contains("24.33"), "{text}");
         assert!(!text.contains('\u{1b}') && !text.contains("lost"), "{text}");
@@ -299,7 +301,7 @@ mod tests {
         run.tasks[1].budget *= 2; // so job 4 of 44 ms is owed
         let text = render(&[Outcome::of(&run)], None);
         let lines: Vec<Vec<&str>> = text.lines().map(|l| l.split_whitespace().collect()).collect();
-        assert_eq!(lines.len(), 6, "{text}");
+        assert_eq!(lines.iter().rposition(|line| line.is_empty()), Some(6), "{text}");
         assert_eq!(
             lines[1],
             ["g-edf", "movie-0", "41", "25", "97", "0", "0.00", "0", "0.00", "pass"]
@@ -383,7 +385,7 @@ mod tests {
             let before = line.split_once(what).unwrap_or_else(|| panic!("{text}")).0;
             before.chars().count() + what.chars().count()
         };
-        assert_eq!(lines.len(), 4, "{text}");
+        assert!(lines[4].is_empty(), "{text}");
         let edge = end(&lines[0], "miss %");
         for (line, name, figure) in
             [(&lines[2], " limit ", "5.20"), (&lines[3], " limit, no guarantee ", "2.00 to 2.30")]

@@ -157,6 +157,10 @@ fn service(
                     sets: vec![],
                     best_effort: "fair".into(),
                     interrupt_cpu: None,
+                    reserved_cpus: zero.into(),
+                    free_cpus: zero.into(),
+                    time_ns: 0,
+                    per_cpu: vec![],
                 },
                 Request::Reserve(_) if grants => Response::Granted {
                     id: seen.len() as u32,

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Sets of CPUs, each under a policy of its own and with an admission of its own.
 
+use std::collections::BTreeMap;
+
 use onbeat_analysis::admission::Admission;
 use onbeat_model::others::Others;
 use onbeat_model::protocol::{self, Reserve};
@@ -32,13 +34,35 @@ pub struct Rights {
 impl Room {
     /// As the service tells of it.
     pub(super) fn state(&self) -> protocol::Set {
+        let (reserved, free) = (self.admission.reserved(), self.admission.free());
         protocol::Set {
             name: self.settings.name.clone(),
             cpus: cpus_of(self.settings.set),
             policy: self.settings.policy(),
-            reserved: self.admission.reserved(),
-            free: self.admission.free(),
+            reserved,
+            free,
+            reserved_cpus: reserved.into(),
+            free_cpus: free.into(),
         }
+    }
+
+    /// Each CPU's part of what is reserved, by its number: of a reservation that is split as much as it is split into,
+    /// of others equal parts on the CPUs that serve them.
+    pub(super) fn parts(&self) -> BTreeMap<u32, f64> {
+        let mut parts = BTreeMap::new();
+        for (_, placed) in self.admission.granted() {
+            let over = placed.demand.over() as f64;
+            let mut add = |cpu: u32, ns: f64| *parts.entry(cpu).or_default() += ns / over;
+            match &placed.at.split {
+                Some(split) => split.shares.iter().for_each(|(cpu, ns)| add(*cpu, *ns as f64)),
+                None => {
+                    let cpus = cpus_of(placed.at.cpus);
+                    let each = placed.demand.budget as f64 / cpus.len().max(1) as f64;
+                    cpus.into_iter().for_each(|cpu| add(cpu, each));
+                }
+            }
+        }
+        parts
     }
 }
 
@@ -56,6 +80,23 @@ impl<E: Engine, S: System> Book<E, S> {
     /// What all sets have in common, and the policy of the first.
     pub(super) fn common(&self) -> &Settings {
         &self.rooms[0].settings
+    }
+
+    /// The CPUs on line, and what has had them.
+    pub(super) fn per_cpu(&self) -> Vec<protocol::Cpu> {
+        let parts: Vec<_> = self.rooms.iter().map(Room::parts).collect();
+        let (served, idle) = (self.engine.served(), self.system.idle());
+        let one = |cpu: u32| {
+            let room = self.rooms.iter().position(|room| room.settings.set >> cpu & 1 == 1);
+            protocol::Cpu {
+                cpu,
+                set: room.map(|room| self.rooms[room].settings.name.clone()).unwrap_or_default(),
+                reserved: room.and_then(|room| parts[room].get(&cpu).copied()).unwrap_or(0.0),
+                served_ns: served.get(cpu as usize).copied().unwrap_or(0),
+                idle_ns: idle.get(&cpu).copied(),
+            }
+        };
+        cpus_of(self.online).into_iter().map(one).collect()
     }
 
     /// The set of this name.

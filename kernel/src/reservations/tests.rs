@@ -458,6 +458,32 @@ fn budgets_that_would_cost_more_to_enforce_than_they_are_worth_are_for_root() {
 }
 
 #[test]
+fn each_cpu_is_told_its_part_of_what_is_reserved_and_each_reservation_its_policy_and_cpus() {
+    for (order, apart) in [(Order::GLOBAL_EDF, false), (Order::PARTITIONED_EDF, true)] {
+        let (mut book, fake) = book(order, 2);
+        for (pid, budget) in [(10, 8), (11, 4)] {
+            fake.process(pid, 1000, 1);
+            granted(book.answer(ROOT, ask(pid, budget, 10)));
+        }
+        // Everybody is told the same.
+        let answer = book.answer(OTHER, Request::Status);
+        let Response::Status { reservations, per_cpu, reserved_cpus, .. } = answer else {
+            panic!()
+        };
+        let mut parts: Vec<f64> = per_cpu.iter().map(|cpu| cpu.reserved).collect();
+        parts.sort_by(f64::total_cmp);
+        let expected = if apart { [0.4, 0.8] } else { [0.6, 0.6] };
+        assert!(parts.iter().zip(expected).all(|(is, want)| (is - want).abs() < 1e-9), "{parts:?}");
+        assert_eq!((reserved_cpus.numerator, reserved_cpus.denominator), (6, 5));
+        assert!(per_cpu.iter().all(|cpu| cpu.set == "default"), "{per_cpu:?}");
+        assert!(reservations.iter().all(|r| r.policy == settings(order, 2).policy()));
+        let mut cpus: Vec<u32> = reservations.iter().flat_map(|r| r.cpus.clone()).collect();
+        cpus.sort_unstable();
+        assert_eq!(cpus, if apart { vec![0, 1] } else { vec![0, 0, 1, 1] });
+    }
+}
+
+#[test]
 fn a_reservation_ends_with_its_program_and_who_asked_learns_what_it_got() {
     let (mut book, fake) = book(Order::GLOBAL_EDF, 4);
     fake.process(10, 1000, 2);

@@ -3,7 +3,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::SecondFps;
+use super::{Causes, LateJob, SecondFps};
 use crate::run::Class;
 
 /// Figures of a whole run. Tasks of class best-effort enter only `best_effort_*` and `tasks`.
@@ -31,6 +31,9 @@ pub struct Metrics {
     pub owed_aborted: u64,
     /// Greatest tardiness of an owed job, ms.
     pub owed_tardiness_max_ms: f64,
+    /// Why counted jobs were late: how many of `misses` have which cause. Empty if nothing tells.
+    #[serde(skip_serializing_if = "Causes::is_empty")]
+    pub late_causes: Causes,
     /// Least number of completions of any one task in any one-second window; `None` if no task lasts a second.
     pub worst_fps: Option<u32>,
     /// Mean over all tasks and whole seconds of the completions in that second. This and every other mean over the
@@ -130,6 +133,11 @@ pub struct TaskMetrics {
     pub owed_aborted: u64,
     #[serde(default)]
     pub owed_tardiness_max_ms: f64,
+    #[serde(default, skip_serializing_if = "Causes::is_empty")]
+    pub late_causes: Causes,
+    /// The first late jobs, one by one.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub late_jobs: Vec<LateJob>,
     pub worst_fps: Option<u32>,
     pub mean_fps: f64,
     pub fps_sd: f64,

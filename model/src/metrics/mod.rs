@@ -7,6 +7,7 @@
 mod figures;
 mod frames;
 mod jobs;
+mod late;
 mod over_time;
 mod owed;
 mod sample;
@@ -14,6 +15,7 @@ mod usage;
 
 pub use figures::{Metrics, TaskMetrics};
 pub use frames::{SecondFps, least_in_window};
+pub use late::{Cause, Causes, LateJob, in_words};
 pub use over_time::tardiness_over_time;
 
 pub(crate) use sample::Moments;
@@ -102,6 +104,7 @@ fn figures(
     let mut fps = Moments::default();
     let (mut jitter_sum, mut jitter_tasks) = (0.0, 0u64);
     let mut tasks = Vec::with_capacity(run.tasks.len());
+    let mut late = late::late(run, events, &jobs);
     let mut periods = run.tasks.iter().filter(|t| t.class != Class::BestEffort).map(|t| t.period);
     let first = periods.next();
     let alike = periods.all(|period| Some(period) == first);
@@ -137,6 +140,8 @@ fn figures(
             owed_late: owed.late,
             owed_aborted: owed.aborted,
             owed_tardiness_max_ms: ms(owed.tardiness_max),
+            late_causes: std::mem::take(&mut late[i].causes),
+            late_jobs: std::mem::take(&mut late[i].jobs),
             worst_fps: worst,
             mean_fps: task_fps.mean(),
             fps_sd: task_fps.sd(),
@@ -172,6 +177,9 @@ fn figures(
         }
         reserved_ns = reserved_ns.saturating_add(used.cpu_ns);
         total.worst_fps = [total.worst_fps, worst].into_iter().flatten().min();
+        for (cause, count) in &tasks[i].late_causes {
+            *total.late_causes.entry(*cause).or_default() += count;
+        }
         total.owed += owed.jobs;
         total.owed_late += owed.late;
         total.owed_aborted += owed.aborted;

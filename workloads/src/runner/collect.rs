@@ -186,7 +186,7 @@ struct Window {
 
 impl Window {
     /// Events inside the window, in the run's terms. Who was running when it opened begins to run
-    /// there; who is no task of the run is left out.
+    /// there; of who is no task of the run only is told that somebody has the CPU.
     fn cut(&self, events: impl Iterator<Item = Event>) -> Vec<Event> {
         let mut running: HashMap<u32, Event> = HashMap::new();
         let mut opened = false;
@@ -226,8 +226,13 @@ impl Window {
         if event.task == NONE {
             return (event.server == NONE || served.is_some()).then_some(event);
         }
-        let task = served.or_else(|| self.tids.get(&event.task).copied())?;
-        Some(Event { task, ..event })
+        match served.or_else(|| self.tids.get(&event.task).copied()) {
+            Some(task) => Some(Event { task, ..event }),
+            None => {
+                let switch = matches!(event.kind(), Some(EventKind::Run | EventKind::Stop));
+                switch.then_some(Event { task: NONE, server: NONE, ..event })
+            }
+        }
     }
 }
 
@@ -278,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn who_runs_when_the_window_opens_begins_there_and_strangers_are_left_out() {
+    fn who_runs_when_the_window_opens_begins_there_and_strangers_have_cpus_but_no_names() {
         let run = |time, cpu, task| Event::new(time, EventKind::Run, 0, 0).on(cpu).of(task);
         let stop = |time, cpu, task| Event::new(time, EventKind::Stop, 0, 0).on(cpu).of(task);
         let events = [
@@ -291,7 +296,7 @@ mod tests {
             stop(2000, 0, 70),
         ];
         let cut = window().cut(events.into_iter());
-        assert_eq!(cut, [run(0, 1, 1), stop(40, 1, 1), run(50, 0, 0)]);
+        assert_eq!(cut, [run(0, 0, NONE), run(0, 1, 1), stop(40, 1, 1), run(50, 0, 0)]);
     }
 
     #[test]
