@@ -170,7 +170,7 @@ impl Run {
         pid: i32,
         plan: Plan,
         mut service: Service,
-    ) -> Result<Keeper, (Error, Option<Service>)> {
+    ) -> Result<Keeper, Box<(Error, Option<Service>)>> {
         let on_change = options.on_change.clone();
         match plan {
             Plan::Fixed(params) => {
@@ -181,14 +181,14 @@ impl Run {
                         let watch = Watch::new(service, grant, agreed, on_change);
                         Ok(Keeper::Fixed(Box::new(watch), params))
                     }
-                    Err(error) => Err((error, Some(service))),
+                    Err(error) => Err(Box::new((error, Some(service)))),
                 }
             }
             Plan::Auto(params, period, deadline) => {
                 let mut auto = Auto::new(service, params, period, deadline, on_change);
                 match auto.begin(pid as u32, &self.name) {
                     Ok(()) => Ok(Keeper::Auto(Box::new(auto))),
-                    Err(error) => Err((error, auto.service())),
+                    Err(error) => Err(Box::new((error, auto.service()))),
                 }
             }
         }
@@ -206,7 +206,8 @@ impl Run {
         let pid = held.pid;
         let mut keeper = match self.keeper(options, pid, plan, service) {
             Ok(keeper) => keeper,
-            Err((error, service)) => {
+            Err(failed) => {
+                let (error, service) = *failed;
                 held.dismiss();
                 self.finish(service);
                 return Err(error.into());
@@ -247,7 +248,8 @@ impl Run {
         let pid = subject.pid;
         let mut keeper = match self.keeper(options, pid, plan, service) {
             Ok(keeper) => keeper,
-            Err((error, service)) => {
+            Err(failed) => {
+                let (error, service) = *failed;
                 self.finish(service);
                 return Err(error.into());
             }
