@@ -275,6 +275,12 @@ OB_FN u64 ob_account_turn_over(ob_p ob OB_ARG, ob_cpu_p c OB_ARG, ob_server_p sv
 	return !ob_account_turn(ob, c, sv) || ob_others_impatient(ob, OB_BIT(c->id), now);
 }
 
+/* What `sv` is admitted with, 2^-OB_SHARE_BITS CPUs, rounded up. */
+OB_INLINE u64 ob_account_share(ob_server_p sv)
+{
+	return (sv->budget << OB_SHARE_BITS) / ob_max(sv->period, 1) + 1;
+}
+
 /* `sv`, described, counts on account `id`, which may take `rate` ahead of best effort in units of
  * 2^-OB_SHARE_BITS CPUs; 0: as much as it gets. */
 OB_FN void ob_account_join(ob_p ob OB_ARG, ob_server_p sv OB_ARG, u32 id, u64 rate, u64 now)
@@ -287,11 +293,22 @@ OB_FN void ob_account_join(ob_p ob OB_ARG, ob_server_p sv OB_ARG, u32 id, u64 ra
 	a->id = id & (OB_MAX_ACCOUNTS - 1);
 	a->rate = rate;
 	sv->account = a;
-	sv->rate = (sv->budget << OB_SHARE_BITS) / ob_max(sv->period, 1) + 1;
+	sv->rate = ob_account_share(sv);
 	a->admitted += sv->rate;
 	sv->demoted = 0;
 	sv->vtime = 0;
 	sv->lag = 0;
+}
+
+/* `sv` has another budget or period from now on. */
+OB_INLINE void ob_account_resize(ob_server_p sv, u64 now)
+{
+	if (!sv->account)
+		return;
+	ob_account_fill(sv->account, now);
+	sv->account->admitted -= sv->rate;
+	sv->rate = ob_account_share(sv);
+	sv->account->admitted += sv->rate;
 }
 
 /* The user of `sv` may take another rate from now on. */

@@ -7,6 +7,7 @@
 #define OB_JOB_H
 
 #include "ob_owed.h"
+#include "ob_work.h"
 #include "policies/registry.h"
 
 /* Between marking a job and sleeping until the next release a program needs less service, ns: two
@@ -20,6 +21,7 @@ OB_FN void ob_server_begin(ob_p ob OB_ARG, ob_server_p sv OB_ARG, u64 now)
 	sv->state = OB_READY;
 	sv->release = now;
 	sv->begun = sv->consumed;
+	ob_work_begin(sv, now);
 	sv->urgent = 0;
 	sv->late = 0;
 	sv->soon = 0;
@@ -84,6 +86,7 @@ OB_FN void ob_server_end(ob_p ob OB_ARG, ob_server_p sv OB_ARG, u64 now)
 	u64 due = sv->release + sv->deadline;
 
 	ob_server_leave(ob, sv, now);
+	ob_work_end(sv, now);
 	sv->jobs++;
 	ob_owed_complete(sv, due, now);
 	if (now > due) {

@@ -96,9 +96,9 @@ EXPORT void ENTRY(online)(ob_p ob, u32 cpu, u32 on, u64 now)
 {
 	ob_online(ob, cpu, on, now);
 }
-EXPORT void ENTRY(resize)(ob_p ob, ob_server_p sv, u64 budget)
+EXPORT void ENTRY(resize)(ob_p ob, ob_server_p sv, u64 budget, u64 period, u64 now)
 {
-	ob_server_resize(ob, sv, budget);
+	ob_server_resize(ob, sv, budget, period, now);
 }
 EXPORT void ENTRY(regroup)(ob_p ob, u64 cpus, u64 now)
 {

@@ -100,14 +100,20 @@ OB_FN u64 ob_server_make(ob_p ob OB_ARG, ob_server_p sv OB_ARG, ob_terms_p terms
 	return 1;
 }
 
-/* Reservation `sv`, which is not split, has `budget` ns in each period from its next one on: what
- * it has in the present one stays, so that no timer is void. */
-OB_FN void ob_server_resize(ob_p ob OB_ARG, ob_server_p sv OB_ARG, u64 budget)
+/* Reservation `sv`, which is not split, has `budget` ns in each `period` ns from its next one on:
+ * what it has in the present one stays, so that no timer is void. A deadline that is the period
+ * goes with it. */
+OB_FN void ob_server_resize(ob_p ob OB_ARG, ob_server_p sv OB_ARG, u64 budget, u64 period, u64 now)
 {
 	ob_server_dismiss(ob, sv);
 	if (sv->value == sv->budget)
 		sv->value = budget;
 	sv->budget = budget;
+	if (sv->deadline == sv->period)
+		sv->deadline = period;
+	sv->period = period;
+	ob_account_resize(sv, now);
+	ob_order_stale(sv);
 	ob_server_admit(ob, sv);
 }
 

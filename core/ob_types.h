@@ -91,6 +91,9 @@ struct ob_task {
 	u8 placed; /* which order of best effort has put it where it waits or last waited */
 };
 
+/* Periods of which a reservation's work is known; a power of two. */
+enum ob_work_size { OB_WORKS = 32 };
+
 struct ob_server {
 	struct ob_node node;   /* in domain->active while it is ready */
 	struct ob_due due;     /* what time alone changes */
@@ -175,6 +178,15 @@ struct ob_server {
 	u64 owed;
 	u64 owed_late;
 	u64 owed_tardiness_max;
+	/* The work of its last periods (ob_work.h): when that of the present one began, what had
+	 * been consumed by then, when a job ended last; periods noted so far, and their CPU time.
+	 */
+	u64 work_since;
+	u64 work_from;
+	u64 work_until;
+	u32 work[OB_WORKS];
+	u32 works;
+	u32 pad;
 };
 
 /* What a user's reservations may take ahead of best effort (ob_account.h). */

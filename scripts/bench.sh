@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 # Measures what Onbeat costs; tables on stdout, everything measured in results/bench.
 #
-#   bench.sh [sim|loads|latency|fairness|desktop|costs|sweeps|frames|videos|srt]...     all of them when none is given
+#   bench.sh [sim|loads|latency|fairness|desktop|costs|sweeps|frames|videos|srt|auto]...     all of them when none is given
 #
 # loads, latency, fairness, desktop and srt play the same under the kernel's own EEVDF, under published sched_ext
 # schedulers and under Onbeat's orders of best effort, without reservations; SCHEDULERS names others than all.
@@ -18,9 +18,10 @@
 #   frames CPU time of a decoded frame under SCHED_DEADLINE and Onbeat, on one CPU of the lab
 #   videos six movies of the pool, decoded and shown beside best effort on 4 CPUs of the lab (docs/kenna.md)
 #   srt    soft real-time work that reserves nothing, beside CPU-bound processes on one CPU of the lab (docs/srt.md)
+#   auto   three programs that are measured by `onbeat run`, on 2 CPUs of the lab (docs/auto.md)
 set -eu
 cd "$(dirname "$0")/.."
-[ $# -gt 0 ] || set -- sim loads latency fairness desktop costs sweeps frames videos srt
+[ $# -gt 0 ] || set -- sim loads latency fairness desktop costs sweeps frames videos srt auto
 out=results/bench
 mkdir -p "$out"
 bin=target/release
@@ -218,11 +219,19 @@ srt() {
     table "$out/srt"
 }
 
+auto() {
+    scripts/small-movie.sh
+    lab --cpus 2 --program "$bin/onbeat" --program "$bin/onbeat-play" --program "$bin/onbeat-srt" \
+        --program "$bin/onbeat-work" --file scripts/bench/auto.sh:/bin/auto \
+        --file "$(find .cache/movies-small -name '*.mp4' | head -n 1):/movie" -- sh /bin/auto 20 >"$out/auto"
+    cat "$out/auto"
+}
+
 for part in "$@"; do
     case $part in
-    sim | loads | latency | fairness | desktop | costs | sweeps | frames | videos | srt) "$part" ;;
+    sim | loads | latency | fairness | desktop | costs | sweeps | frames | videos | srt | auto) "$part" ;;
     *)
-        parts="sim, loads, latency, fairness, desktop, costs, sweeps, frames, videos, srt"
+        parts="sim, loads, latency, fairness, desktop, costs, sweeps, frames, videos, srt, auto"
         echo "bench: there is no part '$part'; choose from $parts" >&2
         exit 2
         ;;

@@ -51,7 +51,7 @@ impl Engine for Notes {
         self.place(id, place, rate)
     }
 
-    fn resize(&mut self, id: u32, budget: u64) -> anyhow::Result<()> {
+    fn resize(&mut self, id: u32, budget: u64, _period: u64) -> anyhow::Result<()> {
         self.made.borrow_mut()[id as usize].budget = budget;
         Ok(())
     }
@@ -111,6 +111,10 @@ impl System for Crowd {
         Ok(vec![pid as i32])
     }
 
+    fn descendants(&self, _: u32) -> Vec<u32> {
+        Vec::new()
+    }
+
     fn owner(&self, _: i32) -> io::Result<Owner> {
         Err(io::ErrorKind::NotFound.into())
     }
@@ -134,6 +138,7 @@ fn granted(set: &TaskSet, policy: &CorePolicy) -> Vec<Option<Reservation>> {
         let reserve = Reserve {
             pid,
             thread: None,
+            descendants: false,
             name: copy.name(),
             budget_ns: copy.spec.budget.unwrap(),
             period_ns: copy.spec.period,

@@ -193,6 +193,52 @@ fn ordinary_users_are_told_of_rhythms_of_their_own_threads_only() {
 }
 
 #[test]
+fn a_program_of_which_nothing_is_said_is_measured_and_told_which_numbers_are_enough() {
+    fact_is("auto-status", "exit status: 0");
+    let words = &facts()["auto-words"];
+    assert!(
+        words.contains("every 41") && words.contains("as its rhythm and CPU time suggest"),
+        "{words}"
+    );
+    let json = words.lines().find(|line| line.starts_with("{\"program\"")).expect(words);
+    let report: serde_json::Value = serde_json::from_str(json).unwrap();
+    // 6 ms of work every 41 ms.
+    assert!((report["period_ns"].as_f64().unwrap() / 41e6 - 1.0).abs() < 0.02, "{report}");
+    let measured = &report["measured"];
+    assert!((measured["p50_ns"].as_f64().unwrap() / 6e6 - 1.0).abs() < 0.1, "{report}");
+    assert!(measured["jobs"].as_u64() > Some(40), "{report}");
+    let options = measured["options"].as_str().unwrap();
+    assert!(options.starts_with("--period 41") && options.contains("--budget 1"), "{report}");
+    // The budget has come down to what is needed: a tenth and a little more.
+    assert!(report["budget_ns"].as_f64().unwrap() < 1.3 * 6e6, "{report}");
+    assert_eq!(report["owed_late"], 0);
+}
+
+#[test]
+fn a_batch_program_is_told_to_have_no_rhythm_and_goes_on_with_a_status_of_its_own() {
+    fact_is("batch-status", "exit status: 3");
+    fact_is("batch-words", "sh has no rhythm: it works without a pause");
+    fact_is("batch-words", "\"reserved\":false");
+}
+
+#[test]
+fn a_process_that_runs_already_has_a_reservation_until_ctrl_c_and_goes_on() {
+    fact_is("pid-status", "exit status: 0");
+    fact_is("pid-words", "goes on without a reservation");
+    fact_is("pid-words", "had 2ms every 10ms");
+    fact_is("pid-held", "false");
+    fact_is("pid-alive", "true");
+    fact_is("pid-again-status", "exit status: 125");
+    fact_is("pid-again-words", "already has reservation");
+    fact_is("pid-kernel-words", "is a thread of the kernel");
+}
+
+#[test]
+fn the_number_of_a_reservation_is_not_the_next_one_s() {
+    fact_is("pid-ids", "true");
+}
+
+#[test]
 fn doctor_approves_of_the_lab_kernel() {
     fact_is("doctor-status", "exit status: 0");
     fact_is("doctor-words", "The scheduler can run on this kernel");
@@ -300,6 +346,8 @@ fn in_the_guest() {
     daemon();
     beat();
     rhythms();
+    measured();
+    attached();
     let mut user = run_with("1ms", "20ms", &[], &["true"]);
     user.uid(1000).gid(1000);
     ended("user", user);
@@ -495,6 +543,58 @@ fn rhythms() {
     signal(&reserved, libc::SIGTERM);
     finish(own);
     finish(reserved);
+}
+
+/// A program with a rhythm that is measured, beside one that has none; the latter has a status of its own.
+fn measured() {
+    let run = |program: &[&str]| {
+        let mut command = Command::new("/bin/onbeat");
+        command.args(["run", "--json", "--"]).args(program);
+        start(&mut command)
+    };
+    let busy = run(&["/bin/sh", "-c", "/bin/tests burner --exact --ignored; exit 3"]);
+    let beats = run(&["/bin/tests", "with_rhythm", "--exact", "--ignored", "--nocapture"]);
+    for (name, program) in [("auto", beats), ("batch", busy)] {
+        let (status, words) = finish(program);
+        fact(&format!("{name}-status"), status);
+        fact(&format!("{name}-words"), words);
+    }
+}
+
+/// A process that runs already gets a reservation, twice, and goes on without.
+fn attached() {
+    let mut own = start(&mut part("with_and_without_rhythm"));
+    let pid = own.id().to_string();
+    let ids = || {
+        let status: serde_json::Value = serde_json::from_str(&status().unwrap()).unwrap();
+        let of = |r: &serde_json::Value| r["pid"].to_string() == pid;
+        let list = status["reservations"].as_array().unwrap().iter().filter(|r| of(r));
+        list.map(|r| r["id"].to_string()).collect::<Vec<_>>()
+    };
+    let attach = |pid: &str| {
+        let mut command = Command::new("/bin/onbeat");
+        command.args(["run", "--period", "10ms", "--budget", "2ms", "--pid", pid]);
+        command
+    };
+    let mut seen = Vec::new();
+    for _ in 0..2 {
+        let attached = start(&mut attach(&pid));
+        assert!(soon(|| !ids().is_empty()));
+        seen.extend(ids());
+        if seen.len() == 1 {
+            ended("pid-again", attach(&pid));
+        }
+        signal(&attached, libc::SIGINT);
+        let (status, words) = finish(attached);
+        fact("pid-status", status);
+        fact("pid-words", words);
+    }
+    fact("pid-ids", format!("{}", seen[0] != seen[1]));
+    fact("pid-held", !ids().is_empty());
+    fact("pid-alive", own.try_wait().unwrap().is_none());
+    ended("pid-kernel", attach("2"));
+    signal(&own, libc::SIGKILL);
+    finish(own);
 }
 
 fn named(name: &str, act: impl FnOnce() + Send + 'static) -> std::thread::JoinHandle<()> {

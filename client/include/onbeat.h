@@ -55,6 +55,24 @@ int onbeat_wait_period(struct onbeat *onbeat, uint64_t *late_ns);
  */
 int onbeat_job_done(void);
 
+/* What may become of a reservation without its program asking for it. */
+enum onbeat_change {
+	ONBEAT_UNCHANGED = 0,
+	ONBEAT_LOST = 1,         /* the service has ended: reserve anew when it is back */
+	ONBEAT_RELEASED = 2,     /* somebody has given it back */
+	ONBEAT_SHRUNK = 3,       /* somebody has changed it: it has less of a CPU */
+	ONBEAT_GROWN = 4,        /* or more */
+	ONBEAT_UNGUARANTEED = 5, /* CPUs have gone: it may not get its budget in time */
+	ONBEAT_GUARANTEED = 6    /* it does again */
+};
+
+/*
+ * Waits for the next change of the reservation, at most so long (0: looks once): which, one of enum
+ * onbeat_change, or a negative errno. What is lost or released is told at each call. The wait is one
+ * call of the handle: a program that also waits for periods asks with 0 now and then.
+ */
+int onbeat_wait_change(struct onbeat *onbeat, uint64_t patience_ns);
+
 /* Gives the reservation back and frees the handle; NULL is fine. Ending the process does, too. */
 int onbeat_release(struct onbeat *onbeat);
 

@@ -2,12 +2,13 @@
 //! The C interface; `include/onbeat.h` is its reference. Nothing unwinds into C: every entry
 //! catches panics, and answers with 0 or a negative errno.
 
-use crate::{Beat, Error, Params, Reservation, job_done};
+use crate::{Beat, Change, Error, Params, Reservation, job_done};
 use onbeat_model::protocol::ProtocolError;
 use std::cell::RefCell;
 use std::ffi::{CStr, CString, c_char, c_int};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::slice;
+use std::time::Duration;
 
 /// `struct onbeat_params`.
 #[repr(C)]
@@ -136,6 +137,30 @@ pub extern "C" fn onbeat_job_done() -> c_int {
     guarded(|| {
         job_done();
         0
+    })
+}
+
+/// Waits for the next change of the reservation; returns which, 0 for none.
+///
+/// # Safety
+/// As for `onbeat_wait_period`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn onbeat_wait_change(onbeat: *mut Onbeat, patience_ns: u64) -> c_int {
+    guarded(|| {
+        // SAFETY: null or a live handle, by the caller's promise.
+        let Some(onbeat) = (unsafe { onbeat.as_mut() }) else {
+            return fail(libc::EINVAL, "onbeat_wait_change: NULL");
+        };
+        match onbeat.reservation.wait_change(Duration::from_nanos(patience_ns)) {
+            Ok(None) => 0,
+            Ok(Some(Change::Lost)) => 1,
+            Ok(Some(Change::Released)) => 2,
+            Ok(Some(Change::Shrunk)) => 3,
+            Ok(Some(Change::Grown)) => 4,
+            Ok(Some(Change::Unguaranteed)) => 5,
+            Ok(Some(Change::Guaranteed)) => 6,
+            Err(error) => explain(&error),
+        }
     })
 }
 

@@ -19,10 +19,12 @@
 //! ```
 
 mod beat;
+mod change;
 mod ffi;
 mod service;
 
 pub use beat::{Beat, job_done};
+pub use change::Change;
 pub use service::{
     DEFAULT_SOCKET, Error, Grant, Params, Reservation, SOCKET_VARIABLE, STARTING, Service,
 };

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Speaking with the reservation service.
 
+use crate::change::{Change, Known};
 use onbeat_model::protocol::{
     self, ProtocolError, RESPONSE_BYTES, Refusal, Request, Reserve, Response,
 };
@@ -79,6 +80,7 @@ pub struct Params {
     deadline: Option<u64>,
     cpus: Option<Vec<u32>>,
     marks: bool,
+    descendants: bool,
     value: Option<u64>,
     class: Option<Rank>,
     group: Option<String>,
@@ -90,8 +92,43 @@ impl Params {
     /// `budget` ns of CPU time in every `period` ns.
     pub fn new(budget: u64, period: u64) -> Self {
         let (thread, deadline, cpus, value, class) = (None, None, None, None, None);
-        let (group, purse, set, marks) = (None, None, None, false);
-        Self { budget, period, thread, deadline, cpus, marks, value, class, group, purse, set }
+        let (group, purse, set, marks, descendants) = (None, None, None, false, false);
+        Self {
+            budget,
+            period,
+            thread,
+            deadline,
+            cpus,
+            marks,
+            descendants,
+            value,
+            class,
+            group,
+            purse,
+            set,
+        }
+    }
+
+    /// The same with another budget and period, ns.
+    pub fn resized(mut self, budget: u64, period: u64) -> Self {
+        (self.budget, self.period) = (budget, period);
+        self
+    }
+
+    /// Budget, ns.
+    pub fn budget(&self) -> u64 {
+        self.budget
+    }
+
+    /// Period, ns.
+    pub fn period(&self) -> u64 {
+        self.period
+    }
+
+    /// With the processes that the program has started already, and theirs, as far as they act as who asks.
+    pub fn with_descendants(mut self) -> Self {
+        self.descendants = true;
+        self
     }
 
     /// Only for thread `tid` of the process (gettid), and what that creates from then on: so the threads of one program
@@ -168,6 +205,7 @@ impl Params {
             deadline_ns: self.deadline,
             cpus: self.cpus.clone(),
             marks: self.marks,
+            descendants: self.descendants,
             value: self.value,
             class: self.class,
             group: self.group.clone(),
@@ -327,6 +365,28 @@ impl Service {
         }
     }
 
+    /// Has reservation `id` have `budget` ns in each `period` ns from its next period on.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] when that does not fit: then it stays as it is; else as [`Service::ask`].
+    pub fn resize(&mut self, id: u32, budget: u64, period: u64) -> Result<Grant, Error> {
+        match self.ask(&Request::Resize { id, budget_ns: budget, period_ns: period })? {
+            Response::Granted { id, policy, cpus } => Ok(Grant { id, policy, cpus }),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// What the program of reservation `id` has needed of late.
+    ///
+    /// # Errors
+    /// As [`Service::ask`].
+    pub fn work(&mut self, id: u32) -> Result<protocol::Work, Error> {
+        match self.ask(&Request::Work { id })? {
+            Response::Work(work) => Ok(work),
+            other => Err(unexpected(&other)),
+        }
+    }
+
     /// Makes a group: a reservation that serves those of its members. It is held until it is released.
     ///
     /// # Errors
@@ -394,8 +454,11 @@ fn unexpected(answer: &Response) -> Error {
 /// A reservation of this process. Dropping it gives it back.
 #[derive(Debug)]
 pub struct Reservation {
-    service: Service,
-    grant: Grant,
+    pub(crate) service: Service,
+    pub(crate) grant: Grant,
+    pub(crate) known: Known,
+    /// It is lost or released.
+    pub(crate) over: Option<Change>,
     released: bool,
 }
 
@@ -406,9 +469,15 @@ impl Reservation {
     /// # Errors
     /// As [`Service::connect`] and [`Service::reserve`].
     pub fn of_this_process(name: &str, params: &Params) -> Result<Self, Error> {
-        let mut service = Service::connect()?;
+        Self::by(Service::connect()?, name, params)
+    }
+
+    /// Asks this service.
+    pub(crate) fn by(mut service: Service, name: &str, params: &Params) -> Result<Self, Error> {
         let grant = service.reserve(std::process::id(), name, params)?;
-        Ok(Self { service, grant, released: false })
+        let (budget, period) = (params.budget, params.period);
+        let known = Known { budget, period, unguaranteed: false };
+        Ok(Self { service, grant, known, over: None, released: false })
     }
 
     /// What was granted.

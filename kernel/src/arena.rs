@@ -116,6 +116,9 @@ impl Arena {
                 (*server).id = i as u32;
                 (*server).next = s.vacant;
                 s.vacant = server;
+                if s.freed.is_null() {
+                    s.freed = server;
+                }
             }
             s.tasks = base.add(tasks).cast();
             s.nr_tasks = layout.tasks as u64;

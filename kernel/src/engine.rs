@@ -38,11 +38,11 @@ pub trait Engine {
     /// # Errors
     /// The scheduler does not answer.
     fn swap(&mut self, id: u32, place: &Place, rate: u64, rule: Rule) -> Result<()>;
-    /// A reservation, which is not split, has another budget from its next period on, ns.
+    /// A reservation, which is not split, has another budget and period from its next period on, ns.
     ///
     /// # Errors
     /// The scheduler does not answer.
-    fn resize(&mut self, id: u32, budget: u64) -> Result<()>;
+    fn resize(&mut self, id: u32, budget: u64, period: u64) -> Result<()>;
     /// These CPUs, a bit for each, are one domain from now on, and pick again.
     ///
     /// # Errors
@@ -98,8 +98,8 @@ impl Engine for Scheduler<'_> {
         Scheduler::swap(self, id, place, rate, rule)
     }
 
-    fn resize(&mut self, id: u32, budget: u64) -> Result<()> {
-        Scheduler::resize(self, id, budget)
+    fn resize(&mut self, id: u32, budget: u64, period: u64) -> Result<()> {
+        Scheduler::resize(self, id, budget, period)
     }
 
     fn regroup(&mut self, cpus: u64) -> Result<()> {

@@ -24,6 +24,7 @@ use crate::system::{Above, Facts, System, Watch};
 mod accounts;
 mod beats;
 mod changes;
+mod descend;
 mod ends;
 mod grant;
 mod groups;
@@ -31,6 +32,7 @@ mod needs;
 mod parts;
 mod purses;
 mod ranks;
+mod resize;
 mod rooms;
 mod swap;
 
@@ -80,6 +82,8 @@ struct Held {
     /// The set of CPUs that serves it.
     room: usize,
     demand: Demand,
+    /// What is booked in its place from a time on.
+    later: resize::Later,
     place: Place,
     since: Instant,
     record: protocol::Reservation,
@@ -201,6 +205,10 @@ impl<E: Engine, S: System> Book<E, S> {
                 current: self.common().policy(),
             }),
             Request::Beats => self.beats(peer),
+            Request::Work { id } => self.work(id),
+            Request::Resize { id, budget_ns, period_ns } => {
+                self.resize(peer, id, budget_ns, period_ns)
+            }
             Request::Swap { set, policy } => self.swap(peer, &set, &policy),
             Request::Reorder { order } => self.reorder(peer, &order),
         };
@@ -265,6 +273,7 @@ impl<E: Engine, S: System> Book<E, S> {
         let mut record = held.record.clone();
         record.policy = self.rooms[held.room].settings.policy();
         record.cpus = cpus_of(held.place.all_cpus());
+        record.unguaranteed = !held.guaranteed;
         if let (State::Live, Some(server)) = (held.state, self.engine.server(record.id)) {
             record.jobs = server.jobs;
             record.misses = server.misses;

@@ -247,12 +247,12 @@ impl<'a> Scheduler<'a> {
         })
     }
 
-    /// Reservation `id`, which is not split, has `budget` ns in each period from its next one on.
+    /// Reservation `id`, which is not split, has `budget` ns in each `period` ns from its next one on.
     ///
     /// # Errors
     /// The kernel side does not answer.
-    pub fn resize(&mut self, id: u32, budget: u64) -> Result<()> {
-        let to = shell::shell_resize { id: id as i32, pad: 0, budget };
+    pub fn resize(&mut self, id: u32, budget: u64, period: u64) -> Result<()> {
+        let to = shell::shell_resize { id: id as i32, pad: 0, budget, period };
         self.ask(shell::SHELL_RESIZE, |ask| ask.resize = to).map(drop)
     }
 

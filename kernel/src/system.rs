@@ -78,6 +78,8 @@ pub trait System {
     /// # Errors
     /// As [`System::facts`].
     fn threads(&self, pid: u32) -> io::Result<Vec<i32>>;
+    /// Processes that descend from it, in no order, as far as their parents live.
+    fn descendants(&self, pid: u32) -> Vec<u32>;
     /// Whose a thread is.
     ///
     /// # Errors
@@ -142,6 +144,10 @@ impl System for Proc {
         Ok(entries.flatten().filter_map(|e| e.file_name().to_str()?.parse().ok()).collect())
     }
 
+    fn descendants(&self, pid: u32) -> Vec<u32> {
+        descendants(pid)
+    }
+
     fn owner(&self, tid: i32) -> io::Result<Owner> {
         let status = fs::read(format!("/proc/{tid}/status"))?;
         let status = String::from_utf8_lossy(&status);
@@ -194,6 +200,30 @@ fn note_idle(stat: &str, tick: u64) -> BTreeMap<u32, u64> {
         Some((cpu, idle.saturating_add(waits).saturating_mul(tick)))
     };
     stat.lines().filter_map(one).collect()
+}
+
+/// Processes that descend from process `pid`, in no order, as far as their parents live.
+pub fn descendants(pid: u32) -> Vec<u32> {
+    let mut children: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
+    for child in fs::read_dir("/proc").into_iter().flatten().flatten() {
+        let Some(child) = child.file_name().to_str().and_then(|name| name.parse().ok()) else {
+            continue;
+        };
+        let Ok(stat) = fs::read(format!("/proc/{child}/stat")) else { continue };
+        // proc(5): field 4, behind a name that may hold anything.
+        let stat = String::from_utf8_lossy(&stat);
+        let parent = stat.rsplit_once(')').and_then(|(_, rest)| rest.split_whitespace().nth(1));
+        if let Some(parent) = parent.and_then(|parent| parent.parse().ok()) {
+            children.entry(parent).or_default().push(child);
+        }
+    }
+    let mut found = children.remove(&pid).unwrap_or_default();
+    let mut at = 0;
+    while let Some(parent) = found.get(at) {
+        found.extend(children.remove(parent).unwrap_or_default());
+        at += 1;
+    }
+    found
 }
 
 /// What of a name can be shown: names are anybody's to choose.

@@ -8,6 +8,7 @@
 //! - [`others`]: in which order best-effort work is served.
 //! - [`numbers`]: numbers of the core that all rooms keep to.
 //! - [`event`], [`run`]: what every world records; [`metrics`]: what the records amount to.
+//! - [`auto`]: period and budget of a program that nobody has measured.
 //! - [`beat`]: the rhythm of a thread, inferred from when it woke.
 //! - [`agreement`]: how far two runs are the same.
 //! - [`protocol`]: what programs and the reservation service say to each other.
@@ -15,6 +16,7 @@
 //! All times are unsigned nanoseconds; all utilizations are exact rationals.
 
 pub mod agreement;
+pub mod auto;
 pub mod beat;
 pub mod event;
 pub mod metrics;

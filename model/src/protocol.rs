@@ -54,6 +54,21 @@ pub enum Request {
     },
     /// Which threads wake in a rhythm: of all for root, else of those that act as the asking user alone.
     Beats,
+    /// Another budget and period for a reservation in force, from its next period on; a deadline that is the period
+    /// goes with it. Answered as [`Request::Reserve`].
+    Resize {
+        /// As in [`Response::Granted`].
+        id: u32,
+        /// CPU time per period, ns.
+        budget_ns: u64,
+        /// Period, ns.
+        period_ns: u64,
+    },
+    /// What the program of a reservation has needed of late.
+    Work {
+        /// As in [`Response::Granted`].
+        id: u32,
+    },
     /// Another order of best-effort work; root's to choose.
     Reorder {
         /// Its name.
@@ -139,6 +154,8 @@ pub enum Response {
         /// Threads that nobody has looked at, as too many had woken of late.
         left_out: u64,
     },
+    /// What the program of a reservation has needed of late.
+    Work(Work),
     /// Policies.
     Policies {
         /// Name and one line about it.
@@ -238,6 +255,19 @@ pub struct Beat {
     pub rhythm: Rhythm,
 }
 
+/// What the program of a reservation has needed of late, period by period (`core/ob_work.h`).
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Work {
+    /// Jobs noted since the reservation was made; it begins anew at 2^32. A job is the work of a period here, however
+    /// often the program sleeps within it.
+    pub noted: u32,
+    /// The last of these, oldest first, at most 31: CPU time, ns, and how many periods in a row went without a pause
+    /// for it.
+    pub recent: Vec<(u64, u32)>,
+    /// The reservation.
+    pub record: Reservation,
+}
+
 /// A reservation and what it has received so far. Times in ns.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
@@ -297,6 +327,9 @@ pub struct Reservation {
     pub threads: u32,
     /// Time since it was granted.
     pub age_ns: u64,
+    /// It may not get its budget in time: CPUs have gone, or SCHED_DEADLINE threads have come.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub unguaranteed: bool,
 }
 
 fn is_zero(number: &u32) -> bool {

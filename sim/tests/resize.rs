@@ -46,12 +46,12 @@ fn a_hard_budget_that_changes_is_had_from_the_next_period_on_and_a_neighbour_fee
         [after[0] - before[0], after[1] - before[1]]
     };
     assert_eq!(periods(&mut engine, 10), [20 * MS, 30 * MS]);
-    engine.change(|core, _| core.resize(0, 5 * MS));
+    engine.change(|core, now| core.resize(0, 5 * MS, now));
     let [first, other] = periods(&mut engine, 10);
     // The one it is in may be of the old budget.
     assert!((47 * MS..=50 * MS).contains(&first) && other == 30 * MS, "{first} {other}");
     assert_eq!(periods(&mut engine, 10), [50 * MS, 30 * MS]);
-    engine.change(|core, _| core.resize(0, MS));
+    engine.change(|core, now| core.resize(0, MS, now));
     let [first, other] = periods(&mut engine, 10);
     assert!((10 * MS..=14 * MS).contains(&first) && other == 30 * MS, "{first} {other}");
     assert_eq!(periods(&mut engine, 10), [10 * MS, 30 * MS]);
@@ -68,13 +68,13 @@ fn what_lends_counts_with_its_new_budget() {
             (sv.share, unsafe { (*sv.domain).bandwidth })
         };
         let before = pledged(&engine);
-        engine.change(|core, _| core.resize(0, 4 * MS));
+        engine.change(|core, now| core.resize(0, 4 * MS, now));
         let after = pledged(&engine);
         assert!(
             after.0 > before.0 && after.1 - after.0 == before.1 - before.0,
             "{before:?} {after:?}"
         );
-        engine.change(|core, _| core.resize(0, 2 * MS));
+        engine.change(|core, now| core.resize(0, 2 * MS, now));
         assert_eq!(pledged(&engine), before);
         engine.run(200 * MS, 200 * MS);
     }

@@ -11,6 +11,7 @@ use onbeat_model::protocol;
 use onbeat_model::units::format_duration;
 use serde::Serialize;
 
+use super::needs::Summary;
 use crate::output::print;
 
 /// What a program got, for people and programs.
@@ -36,9 +37,45 @@ struct Report<'a> {
     donated_ns: u64,
     received_ns: u64,
     exit_status: u8,
+    /// Of a program that was measured.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    measured: Option<Measured>,
 }
 
-/// Tells what the program got.
+/// What the jobs of a program were measured to need, and the options that would have been enough.
+#[derive(Serialize)]
+struct Measured {
+    #[serde(flatten)]
+    needs: Summary,
+    enough_ns: u64,
+    options: String,
+}
+
+/// What is told of a program that was measured and got no reservation.
+#[derive(Serialize)]
+struct Nothing<'a> {
+    program: &'a str,
+    reserved: bool,
+    reason: &'a str,
+    exit_status: u8,
+}
+
+/// Tells that the program had no reservation, and why.
+///
+/// # Errors
+/// Nobody can read it.
+pub fn nothing(json: bool, program: &str, reason: &str, exit_status: u8) -> Result<()> {
+    if json {
+        let nothing = Nothing { program, reserved: false, reason, exit_status };
+        print(&(serde_json::to_string(&nothing)? + "\n"))?;
+    } else {
+        complain!("onbeat: {program} had no reservation: {reason}");
+    }
+    Ok(())
+}
+
+/// Tells what the program got; if it was measured, `needs` are those of its jobs, and `words` what stood on the command
+/// line in the place of the program.
 ///
 /// # Errors
 /// Nobody can read it.
@@ -48,6 +85,8 @@ pub fn report(
     got: &protocol::Reservation,
     elapsed: Duration,
     exit_status: u8,
+    needs: Option<Summary>,
+    words: &str,
 ) -> Result<()> {
     let elapsed_ns = elapsed.as_nanos() as u64;
     // What ended sooner had one period all the same.
@@ -74,12 +113,20 @@ pub fn report(
         donated_ns: got.donated_ns,
         received_ns: got.received_ns,
         exit_status,
+        measured: needs.map(|needs| Measured {
+            needs,
+            enough_ns: needs.enough(),
+            options: needs.options(got.period_ns),
+        }),
     };
     if json {
         print(&(serde_json::to_string(&report)? + "\n"))?;
     } else {
         // The program's own status is not to be lost because nobody can read this.
         let _ = write!(std::io::stderr(), "{report}");
+        if let Some(measured) = &report.measured {
+            complain!("  to fix it  onbeat run {} {words}", measured.options);
+        }
     }
     Ok(())
 }
@@ -122,6 +169,14 @@ impl std::fmt::Display for Report<'_> {
             let (given, got) = (s(self.donated_ns), s(self.received_ns));
             write!(f, "; {given} left over to others, {got} received from others")?;
         }
-        writeln!(f)
+        writeln!(f)?;
+        let Some(Measured { needs, enough_ns, .. }) = &self.measured else { return Ok(()) };
+        let (p50, p99, max) = (ms(needs.p50_ns), ms(needs.p99_ns), ms(needs.max_ns));
+        writeln!(
+            f,
+            "  measured   {} periods' work: half of them took {p50}, 99% at most {p99}, all at most {max}",
+            needs.jobs
+        )?;
+        writeln!(f, "  enough     {} every {}", ms(*enough_ns), format_duration(self.period_ns))
     }
 }

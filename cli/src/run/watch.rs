@@ -7,7 +7,8 @@ use std::process::{Child, Command};
 use std::time::{Duration, Instant};
 
 use onbeat_client::{Error, Grant, Params, Service};
-use onbeat_model::protocol::{Request, Response};
+use onbeat_model::protocol::{Request, Reservation, Response};
+use onbeat_model::units::format_duration;
 
 use crate::guest::Signals;
 use crate::launch;
@@ -30,6 +31,13 @@ enum Change {
     Restored,
     /// The service is back, and has no room for it.
     Refused,
+    /// Somebody has changed its budget or period: it has less of a CPU, or more.
+    Shrunk,
+    Grown,
+    /// CPUs have gone, or SCHED_DEADLINE threads have come: it may not have its budget in time.
+    Unguaranteed,
+    /// It has again.
+    Guaranteed,
 }
 
 impl Change {
@@ -40,6 +48,10 @@ impl Change {
             Self::Released => "released",
             Self::Restored => "restored",
             Self::Refused => "refused",
+            Self::Shrunk => "shrunk",
+            Self::Grown => "grown",
+            Self::Unguaranteed => "unguaranteed",
+            Self::Guaranteed => "guaranteed",
         }
     }
 }
@@ -54,6 +66,9 @@ pub struct Watch {
     pub lost: bool,
     /// Whether it is in force.
     pub held: bool,
+    /// Budget and period that it should have, ns.
+    pub agreed: (u64, u64),
+    unguaranteed: bool,
     asks: Instant,
     /// Nobody tries again.
     over: bool,
@@ -62,13 +77,20 @@ pub struct Watch {
 }
 
 impl Watch {
-    /// Looks after `grant`; each change is told to the shell command `on_change`.
-    pub fn new(service: Service, grant: Grant, on_change: Option<OsString>) -> Self {
+    /// Looks after `grant` of this budget and period, ns; each change is told to the shell command `on_change`.
+    pub fn new(
+        service: Service,
+        grant: Grant,
+        agreed: (u64, u64),
+        on_change: Option<OsString>,
+    ) -> Self {
         Self {
             service: Some(service),
             grant,
             lost: false,
             held: true,
+            agreed,
+            unguaranteed: false,
             asks: Instant::now() + ASK,
             over: false,
             on_change,
@@ -92,8 +114,9 @@ impl Watch {
         match answer {
             Some(Ok(Response::Status { reservations, .. })) => {
                 self.asks = Instant::now() + ASK * (1 + reservations.len() as u32 / FEW);
-                if reservations.iter().any(|r| r.id == self.grant.id && r.pid == pid) {
-                    return;
+                let own = |r: &&Reservation| r.id == self.grant.id && r.pid == pid;
+                if let Some(r) = reservations.iter().find(own) {
+                    return self.compare(r, name, signals);
                 }
                 self.over = true;
                 self.change(Change::Released, name, "somebody has given it back", signals);
@@ -107,12 +130,38 @@ impl Watch {
         }
     }
 
+    /// Compares what the reservation is with what it should be.
+    fn compare(&mut self, r: &Reservation, name: &str, signals: &Signals) {
+        let (budget, period) = (r.budget_ns, r.period_ns);
+        if (budget, period) != self.agreed {
+            let old = std::mem::replace(&mut self.agreed, (budget, period));
+            let less =
+                u128::from(budget) * u128::from(old.1) < u128::from(old.0) * u128::from(period);
+            let change = if less { Change::Shrunk } else { Change::Grown };
+            let (budget, period) = (format_duration(budget), format_duration(period));
+            complain!("onbeat: {name} now has {budget} every {period}: somebody has changed that");
+            self.tell(change, signals);
+        }
+        if r.unguaranteed != self.unguaranteed {
+            self.unguaranteed = r.unguaranteed;
+            let (change, words) = if r.unguaranteed {
+                (Change::Unguaranteed, "may not get its budget in time any more")
+            } else {
+                (Change::Guaranteed, "gets its budget in time again")
+            };
+            complain!("onbeat: {name} {words}: CPUs or SCHED_DEADLINE threads have come or gone");
+            self.tell(change, signals);
+        }
+    }
+
     /// Asks for the reservation again, if there is a service.
     fn come_back(&mut self, pid: u32, name: &str, params: &Params, signals: &Signals) {
         let Some(mut service) = launch::ready(&launch::socket()) else { return };
         match service.reserve(pid, name, params) {
             Ok(grant) => {
                 self.grant = grant;
+                self.agreed = (params.budget(), params.period());
+                self.unguaranteed = false;
                 self.service = Some(service);
                 self.asks = Instant::now() + ASK;
                 self.change(Change::Restored, name, "the service is back", signals);
@@ -133,6 +182,11 @@ impl Watch {
         let what =
             if self.held { "has its reservation again" } else { "goes on without a reservation" };
         complain!("onbeat: {name} {what}: {why}");
+        self.tell(change, signals);
+    }
+
+    /// Tells the command of `--on-change`.
+    fn tell(&mut self, change: Change, signals: &Signals) {
         let Some(command) = &self.on_change else { return };
         let mut shell = Command::new("sh");
         shell.arg("-c").arg(command).env("ONBEAT_CHANGE", change.name());

@@ -25,6 +25,8 @@ static __always_inline int reserve(struct shell_reserve __arena *arg, u64 now)
 	next = sv->next;
 	if (ob_server_make(&shell->ob, sv, &shell->terms, up, now)) {
 		shell->vacant = next;
+		if (!next)
+			shell->freed = NULL;
 		arg->id = sv->id;
 	} else {
 		sv->used = 0;
@@ -68,7 +70,7 @@ static __always_inline int place(struct shell_place __arena *arg, u64 now)
 	return 0;
 }
 
-static __always_inline int resize(struct shell_resize __arena *arg)
+static __always_inline int resize(struct shell_resize __arena *arg, u64 now)
 {
 	s32 id = arg->id;
 	ob_server_p sv;
@@ -78,7 +80,7 @@ static __always_inline int resize(struct shell_resize __arena *arg)
 	sv = &shell->servers[id];
 	if (sv->used != 1)
 		return -EINVAL;
-	ob_server_resize(&shell->ob, sv, arg->budget);
+	ob_server_resize(&shell->ob, sv, arg->budget, arg->period, now);
 	return 0;
 }
 
@@ -96,7 +98,7 @@ static __always_inline int reorder(struct shell_reorder __arena *arg)
 static __always_inline int release(struct shell_release __arena *arg, u64 now)
 {
 	s32 id = arg->id;
-	ob_server_p sv;
+	ob_server_p sv, last;
 
 	arg->result = -EINVAL;
 	if (id < 0 || id >= shell->nr_servers)
@@ -115,8 +117,15 @@ static __always_inline int release(struct shell_release __arena *arg, u64 now)
 	ob_server_dismiss(&shell->ob, sv);
 	ob_group_drop(&shell->ob, sv);
 	sv->used = 0;
-	sv->next = shell->vacant;
-	shell->vacant = sv;
+	/* Behind all others that are free: who still names it by its number is not to reach another
+	 * soon. */
+	sv->next = NULL;
+	last = shell->freed;
+	if (last)
+		last->next = sv;
+	else
+		shell->vacant = sv;
+	shell->freed = sv;
 	arg->result = 0;
 	return 0;
 }
@@ -139,7 +148,7 @@ static __noinline int request_do(struct shell_request __arena *r, u64 now)
 	case SHELL_REORDER:
 		return reorder(&r->reorder);
 	case SHELL_RESIZE:
-		return resize(&r->resize);
+		return resize(&r->resize, now);
 	}
 	return -EINVAL;
 }

@@ -37,11 +37,12 @@ struct shell_place {
 	u32 swap;
 };
 
-/* Reservation `id`, which is not split, has another budget from its next period on. */
+/* Reservation `id`, which is not split, has another budget and period from its next period on. */
 struct shell_resize {
 	s32 id;
 	u32 pad;
 	u64 budget;
+	u64 period;
 };
 
 /* `cpus` are one domain from now on. */
@@ -116,7 +117,8 @@ struct shell {
 	struct ob_task OB_ARENA *free;      /* free ones, linked by `next` */
 	struct ob_task OB_ARENA *leavers;   /* that have left this class, linked by `leaver` */
 	struct ob_server OB_ARENA *servers; /* pool; index is the id */
-	struct ob_server OB_ARENA *vacant;  /* free ones, linked by `next` */
+	struct ob_server OB_ARENA *vacant;  /* free ones, linked by `next`, ... */
+	struct ob_server OB_ARENA *freed; /* ... and the last of them, freed last; null: none is */
 	u64 nr_tasks;
 	u64 nr_servers;
 	u64 armed[2 * OB_MAX_CPUS]; /* when each timer fires, or before (timer_set) */

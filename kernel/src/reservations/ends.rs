@@ -95,6 +95,7 @@ impl<E: Engine, S: System> Book<E, S> {
     pub fn tick(&mut self) {
         let ids: Vec<u32> = self.held.keys().copied().collect();
         for id in ids {
+            self.settle(id);
             let held = &self.held[&id];
             match held.state {
                 State::Live => {

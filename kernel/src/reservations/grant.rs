@@ -99,7 +99,7 @@ impl<E: Engine, S: System> Book<E, S> {
         if let Some(group) = within {
             return self.member_place(peer, demand, group).map(Ok);
         }
-        Ok(match self.user_limit(peer, demand, room) {
+        Ok(match self.user_limit(peer, demand, room, None) {
             Ok(()) => self.rooms[room].admission.test(demand).map_err(|mut refusal| {
                 if let Some(cpu) = self.common().interrupt_cpu {
                     let name = format!("CPU {cpu} is kept for interrupts");
@@ -225,18 +225,20 @@ impl<E: Engine, S: System> Book<E, S> {
         })
     }
 
-    /// What ordinary users may hold.
+    /// What ordinary users may hold; `of`: it takes the place of that reservation.
     pub(super) fn user_limit(
         &self,
         peer: Peer,
         demand: &Demand,
         room: usize,
+        of: Option<u32>,
     ) -> Result<(), Box<Refusal>> {
         if peer.uid == 0 {
             return Ok(());
         }
         // What has ended counts until its last words are fetched: it has a place, too.
-        let mine = || self.held.values().filter(|h| h.record.uid == peer.uid);
+        let counts = |h: &&Held| h.record.uid == peer.uid && Some(h.record.id) != of;
+        let mine = || self.held.values().filter(counts);
         // Members take of what their groups hold.
         let live = mine().filter(|h| h.state == State::Live && h.within.is_none());
         let total = self.user_total(peer.share);
@@ -300,6 +302,7 @@ impl<E: Engine, S: System> Book<E, S> {
             watch: Some(watch),
             room,
             demand,
+            later: None,
             place,
             since: Instant::now(),
             record,
@@ -324,6 +327,9 @@ impl<E: Engine, S: System> Book<E, S> {
                 format!("{which} of process {} {cannot} be served", r.pid),
                 "give its threads the policy SCHED_OTHER (chrt --other --pid 0 PID) and ask again",
             );
+        }
+        if r.descendants {
+            self.enlist_descendants(peer, r.pid, id);
         }
         self.divide(within);
         if left_out > 0 {

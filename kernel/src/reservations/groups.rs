@@ -112,6 +112,7 @@ impl<E: Engine, S: System> Book<E, S> {
             watch: None,
             room,
             demand,
+            later: None,
             place,
             since: Instant::now(),
             record,

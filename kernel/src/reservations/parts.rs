@@ -89,10 +89,11 @@ impl<E: Engine, S: System> Book<E, S> {
         // Who comes is asked first whether enough is left.
         let _ = self.parts(held.record.id, held.record.budget_ns, None, &mut parts);
         for (id, budget) in parts {
-            if self.held[&id].record.budget_ns == budget {
+            let record = &self.held[&id].record;
+            if record.budget_ns == budget {
                 continue;
             }
-            match self.engine.resize(id, budget) {
+            match self.engine.resize(id, budget, record.period_ns) {
                 Ok(()) => {
                     let held = self.held.get_mut(&id).expect("it has a part");
                     (held.record.budget_ns, held.demand.budget) = (budget, budget);

@@ -20,6 +20,7 @@ mod beats;
 mod books;
 mod parts;
 mod ranks;
+mod resize;
 mod swap;
 mod threads;
 
@@ -28,6 +29,8 @@ mod threads;
 struct World {
     servers: BTreeMap<u32, (Reservation, BTreeSet<i32>)>,
     processes: BTreeMap<u32, (Facts, Vec<i32>)>,
+    /// Processes and those that have started them.
+    parents: BTreeMap<u32, u32>,
     /// Threads the scheduler does not hold.
     foreign: BTreeSet<i32>,
     above: Above,
@@ -156,9 +159,10 @@ impl Engine for Fake {
         Ok(())
     }
 
-    fn resize(&mut self, id: u32, budget: u64) -> anyhow::Result<()> {
+    fn resize(&mut self, id: u32, budget: u64, period: u64) -> anyhow::Result<()> {
         let mut world = self.0.borrow_mut();
-        world.servers.get_mut(&id).expect("a reservation that exists").0.budget = budget;
+        let server = &mut world.servers.get_mut(&id).expect("a reservation that exists").0;
+        (server.budget, server.period) = (budget, period);
         Ok(())
     }
 
@@ -230,6 +234,11 @@ impl System for Fake {
         self.turn(pid);
         let world = self.0.borrow();
         world.processes.get(&pid).map(|p| p.1.clone()).ok_or_else(|| io::ErrorKind::NotFound.into())
+    }
+
+    fn descendants(&self, pid: u32) -> Vec<u32> {
+        let world = self.0.borrow();
+        world.parents.iter().filter(|(_, of)| **of == pid).map(|(child, _)| *child).collect()
     }
 
     fn owner(&self, tid: i32) -> io::Result<Owner> {

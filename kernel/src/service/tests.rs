@@ -33,7 +33,7 @@ impl Engine for Empty {
     fn swap(&mut self, _: u32, _: &Place, _: u64, _: Rule) -> Result<()> {
         Ok(())
     }
-    fn resize(&mut self, _: u32, _: u64) -> anyhow::Result<()> {
+    fn resize(&mut self, _: u32, _: u64, _: u64) -> anyhow::Result<()> {
         Ok(())
     }
 
@@ -337,6 +337,7 @@ fn what_the_scheduler_has_no_room_for_is_an_error_not_a_grant() {
         deadline_ns: None,
         cpus: None,
         marks: false,
+        descendants: false,
         value: None,
         class: None,
         group: None,

@@ -30,6 +30,9 @@ pub struct Reserve {
     /// The program marks its jobs through the client library.
     #[serde(default)]
     pub marks: bool,
+    /// Processes that it has started already, and theirs, are served, too, as far as they act as the asker alone.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub descendants: bool,
     /// What a job is worth that ends in time, to policies that choose; what its budget is in ms if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub value: Option<u64>,

@@ -14,6 +14,7 @@ fn reserve() -> Reserve {
         deadline_ns: None,
         cpus: None,
         marks: false,
+        descendants: false,
         value: None,
         class: None,
         group: None,

@@ -22,10 +22,11 @@ impl Core {
     }
 
     /// Reservation `i` has `budget` ns in each period from its next one on.
-    pub fn resize(&mut self, i: usize, budget: u64) {
+    pub fn resize(&mut self, i: usize, budget: u64, now: u64) {
+        let period = self.servers[i].period;
         let (ob, sv) = (self.ob(), &raw mut self.servers[i]);
         // SAFETY: a server that is set up.
-        unsafe { ffi::onbeat_resize(ob, sv, budget) }
+        unsafe { ffi::onbeat_resize(ob, sv, budget, period, now) }
     }
 
     /// Best effort is served in this order, a number of the core's registry, from now on. Those that wait are put

@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Another budget and period for a reservation in force; and what its program has needed of late.
+//!
+//! What a reservation has of its present period it keeps (`core/ob_setup.h`), so its old load holds until that ends:
+//! what it gives up is others' to have only then, as in the elastic task model (Buttazzo, Lipari, Caccamo and Abeni,
+//! "Elastic scheduling for flexible workload management", 2002).
+
+use std::time::{Duration, Instant};
+
+use onbeat_analysis::plan::Demand;
+use onbeat_core::ffi::{OB_WORK_PERIODS, OB_WORK_UNIT, OB_WORKS, ob_server};
+use onbeat_model::protocol::{Reserve, Response, Work};
+
+use super::{Book, Held, Peer, Problem, State, problem};
+use crate::engine::Engine;
+use crate::machine::cpus_of;
+use crate::system::System;
+
+/// A load that is still booked is no more from that time on, but this demand.
+pub(super) type Later = Option<(Instant, Demand)>;
+
+impl<E: Engine, S: System> Book<E, S> {
+    /// Reservation `id`, no group and no member of one, has `budget` ns in each `period` ns from its next period on.
+    pub(super) fn resize(
+        &mut self,
+        peer: Peer,
+        id: u32,
+        budget: u64,
+        period: u64,
+    ) -> Result<Response, Problem> {
+        let held = self.own_of(peer, id)?;
+        let (room, record) = (held.room, &held.record);
+        let settings = &self.rooms[room].settings;
+        if held.within.is_some() || held.members.is_some() || settings.order.splits() {
+            return problem(
+                format!("the budget of reservation {id} cannot be changed while it is in force"),
+                "release it and reserve anew: groups, their members and what may be split stay as they are",
+            );
+        }
+        let whole = record.deadline_ns == record.period_ns;
+        let deadline = if whole { period } else { record.deadline_ns };
+        let asked = Reserve {
+            pid: record.pid,
+            name: record.name.clone(),
+            budget_ns: budget,
+            period_ns: period,
+            deadline_ns: Some(deadline),
+            ..Default::default()
+        };
+        asked.check().or_else(|e| problem(e, "ask again with other values"))?;
+        self.check_length(peer, &asked, room, settings.server)?;
+        let demand = Demand { budget, period, deadline, ..held.demand.clone() };
+        if demand.load() > held.demand.load() {
+            self.look_at_cpus();
+            if let Err(refusal) = self.user_limit(peer, &demand, room, Some(id)) {
+                return Ok(self.refuse(*refusal));
+            }
+            let held = &self.held[&id];
+            let mut trial = self.rooms[room].admission.clone();
+            let (mut place, fits) = trial.keep(id, &demand, &held.place);
+            if fits {
+                self.rooms[room].admission = trial;
+            } else {
+                place = match self.rooms[room].admission.admit(id, &demand) {
+                    Ok(place) => place,
+                    Err(refusal) => return Ok(self.refuse(*refusal)),
+                };
+            }
+            if place != held.place {
+                let rate = self.rate_of(held.record.uid);
+                if let Err(e) = self.engine.place(id, &place, rate) {
+                    self.note(None, format!("reservation {id} cannot be moved: {e:#}"));
+                }
+            }
+            let held = self.held.get_mut(&id).expect("just read");
+            (held.demand, held.place, held.later) = (demand, place, None);
+        } else {
+            let held = self.held.get_mut(&id).expect("just read");
+            let ends = Duration::from_nanos(held.record.period_ns.max(held.demand.period));
+            held.later = Some((Instant::now() + ends, demand));
+        }
+        if let Err(e) = self.engine.resize(id, budget, period) {
+            return problem(format!("reservation {id} keeps its budget: {e:#}"), "ask again");
+        }
+        let online = self.online;
+        let policy = self.rooms[room].settings.policy();
+        let held = self.held.get_mut(&id).expect("just read");
+        let record = &mut held.record;
+        (record.budget_ns, record.period_ns, record.deadline_ns) = (budget, period, deadline);
+        Ok(Response::Granted { id, policy, cpus: cpus_of(held.place.all_cpus() & online) })
+    }
+
+    /// Books what has been given up, where the period in which it still held is over.
+    pub(super) fn settle(&mut self, id: u32) {
+        let Some(held) = self.held.get_mut(&id) else { return };
+        let Some((_, demand)) = held.later.take_if(|(at, _)| Instant::now() >= *at) else { return };
+        let (place, fits) = self.rooms[held.room].admission.keep(id, &demand, &held.place);
+        let moved = place != held.place;
+        (held.demand, held.place) = (demand, place);
+        held.guaranteed |= fits;
+        if moved {
+            let (place, rate) = (held.place.clone(), self.rate_of(self.held[&id].record.uid));
+            if let Err(e) = self.engine.place(id, &place, rate) {
+                self.note(None, format!("reservation {id} cannot be moved: {e:#}"));
+            }
+        }
+    }
+
+    /// What the program of a reservation has needed of late; anybody may know, as of its status.
+    pub(super) fn work(&self, id: u32) -> Result<Response, Problem> {
+        let held = self.held.get(&id).filter(|held| held.state == State::Live);
+        let server = self.engine.server(id);
+        let (Some(held), Some(server)) = (held, server) else {
+            return problem(format!("there is no reservation {id}"), "see `status` for those held");
+        };
+        Ok(Response::Work(Work {
+            noted: server.works,
+            recent: recent(&server),
+            record: self.record(held),
+        }))
+    }
+
+    /// A reservation in force that this user may change.
+    fn own_of(&self, peer: Peer, id: u32) -> Result<&Held, Problem> {
+        let Some(held) = self.held.get(&id).filter(|held| held.state == State::Live) else {
+            return problem(format!("there is no reservation {id}"), "see `status` for those held");
+        };
+        if peer.uid != 0 && peer.uid != held.record.uid {
+            return problem(
+                format!("reservation {id} was made by another user"),
+                "change your own reservations only",
+            );
+        }
+        Ok(held)
+    }
+}
+
+/// CPU time of the last jobs, ns, and their periods, oldest first. The oldest place of the ring is left out: it is the
+/// one that is written next, perhaps just now.
+fn recent(server: &ob_server) -> Vec<(u64, u32)> {
+    let from = server.works.saturating_sub(OB_WORKS - 1);
+    let one = |i: u32| {
+        let word = server.work[(i % OB_WORKS) as usize];
+        (u64::from(word & ((1 << OB_WORK_PERIODS) - 1)) << OB_WORK_UNIT, word >> OB_WORK_PERIODS)
+    };
+    (from..server.works).map(one).collect()
+}

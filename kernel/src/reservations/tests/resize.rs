@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Budgets and periods that change while they are in force; and programs that had started others before.
+
+use super::*;
+
+fn resize(id: u32, budget_ms: u64, period_ms: u64) -> Request {
+    Request::Resize { id, budget_ns: budget_ms * MS, period_ns: period_ms * MS }
+}
+
+/// One CPU of which 95 % can be reserved, strictly, and some processes of root and of user 1000.
+fn one_cpu() -> (Book<Fake, Fake>, Fake) {
+    let fake = Fake::new(1);
+    let settings = Settings::whole(Order::PARTITIONED_EDF, Server::CbsHard, 1, 1);
+    let book = Book::new(fake.clone(), fake.clone(), settings);
+    (10..20).for_each(|pid| fake.process(pid, 0, 1));
+    (20..30).for_each(|pid| fake.process(pid, 1000, 1));
+    (book, fake)
+}
+
+#[test]
+fn a_budget_grows_as_far_as_there_is_room_and_a_refusal_says_how_far_that_is() {
+    let (mut book, fake) = one_cpu();
+    let mine = granted(book.answer(ROOT, ask(10, 10, 40)));
+    granted(book.answer(ROOT, ask(11, 20, 40)));
+    granted(book.answer(ROOT, resize(mine, 18, 40)));
+    assert_eq!(fake.0.borrow().servers[&mine].0.budget, 18 * MS);
+    // 95 % less a half are 18 of 40 ms.
+    let nearest = refused(book.answer(ROOT, resize(mine, 19, 40))).nearest;
+    assert_eq!(
+        (nearest.budget_ns, fake.0.borrow().servers[&mine].0.budget),
+        (Some(18 * MS), 18 * MS)
+    );
+    refused(book.answer(ROOT, ask(12, 1, 40)));
+}
+
+#[test]
+fn what_is_given_up_is_others_only_after_the_period_in_which_it_still_holds() {
+    let (mut book, fake) = one_cpu();
+    let mine = granted(book.answer(ROOT, ask(10, 38, 40)));
+    granted(book.answer(ROOT, resize(mine, 9, 20)));
+    let server = &fake.0.borrow().servers[&mine].0.clone();
+    assert_eq!((server.budget, server.period), (9 * MS, 20 * MS));
+    book.tick();
+    refused(book.answer(ROOT, ask(11, 20, 40)));
+    std::thread::sleep(Duration::from_millis(41));
+    book.tick();
+    granted(book.answer(ROOT, ask(11, 20, 40)));
+    let Response::Work(work) = book.answer(USER, Request::Work { id: mine }) else { panic!() };
+    assert_eq!((work.record.budget_ns, work.record.deadline_ns), (9 * MS, 20 * MS));
+}
+
+#[test]
+fn only_who_made_a_reservation_or_root_changes_it_and_within_the_user_s_share() {
+    let (mut book, _) = one_cpu();
+    let mine = granted(book.answer(USER, ask(20, 10, 40)));
+    assert!(failed(book.answer(OTHER, resize(mine, 1, 40))).contains("by another user"));
+    assert!(failed(book.answer(USER, resize(77, 1, 40))).contains("no reservation 77"));
+    assert!(failed(book.answer(USER, resize(mine, 41, 40))).contains("above the period"));
+    granted(book.answer(USER, resize(mine, 20, 40)));
+    let refusal = refused(book.answer(USER, resize(mine, 21, 40)));
+    assert!(refusal.reason.contains("--max-share"), "{refusal}");
+    granted(book.answer(ROOT, resize(mine, 21, 40)));
+}
+
+#[test]
+fn processes_started_before_join_if_asked_for_and_only_those_of_the_same_user() {
+    let (mut book, fake) = one_cpu();
+    fake.0.borrow_mut().parents.extend([(21, 20), (22, 20), (10, 20)]);
+    let Request::Reserve(plain) = ask(20, 5, 40) else { unreachable!() };
+    let id = granted(book.answer(USER, Request::Reserve(plain.clone())));
+    assert_eq!(fake.members(id), [20]);
+    assert!(matches!(book.answer(USER, Request::Release { id }), Response::Released(_)));
+    let all = Reserve { descendants: true, ..plain };
+    let id = granted(book.answer(USER, Request::Reserve(all)));
+    assert_eq!(fake.members(id), [20, 21, 22]);
+}
