@@ -183,7 +183,7 @@ fn drawn(i: u64, policy: &'static CorePolicy) -> TaskSet {
 fn unreserved(i: u64, order: Others) -> TaskSet {
     let mut dice = Dice(0xD6E8_FEB8_6659_FD93 ^ (i + 1).wrapping_mul(0xD1B5_4A32_D192_ED03));
     let count = dice.between(2, 5);
-    let load = dice.between(200, if i % 2 == 0 { 800 } else { 400 });
+    let load = dice.between(200, if i.is_multiple_of(2) { 800 } else { 400 });
     let task = |k: u64| {
         let period = dice.between(5_000, 50_000) * US;
         let budget = (period * load / count / 1000 / US).max(100) * US;

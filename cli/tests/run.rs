@@ -564,10 +564,11 @@ fn measured() {
 /// A process that runs already gets a reservation, twice, and goes on without.
 fn attached() {
     let mut own = start(&mut part("with_and_without_rhythm"));
-    let pid = own.id().to_string();
+    let number = own.id();
+    let pid = number.to_string();
     let ids = || {
         let status: serde_json::Value = serde_json::from_str(&status().unwrap()).unwrap();
-        let of = |r: &serde_json::Value| r["pid"].to_string() == pid;
+        let of = |r: &serde_json::Value| r["pid"] == number;
         let list = status["reservations"].as_array().unwrap().iter().filter(|r| of(r));
         list.map(|r| r["id"].to_string()).collect::<Vec<_>>()
     };

@@ -140,6 +140,10 @@ mod tests {
                         sets: vec![],
                         best_effort: String::new(),
                         interrupt_cpu: None,
+                        reserved_cpus: Default::default(),
+                        free_cpus: Default::default(),
+                        time_ns: 0,
+                        per_cpu: Vec::new(),
                     }
                 }
                 _ => return,
