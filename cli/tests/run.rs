@@ -657,12 +657,11 @@ fn tutorials() {
             continue;
         }
         let words = line.split_whitespace().take_while(|word| !word.starts_with('#'));
-        let words: Vec<&str> = match line.split_once(" -- ") {
-            Some(_) => {
-                words.take_while(|word| *word != "--").chain(["--", "sleep", "0.1"]).collect()
-            }
-            None => words.collect(),
-        };
+        let mut words: Vec<&str> = words.collect();
+        if let Some(program) = words.iter().position(|word| ["--", "mpv"].contains(word)) {
+            words.truncate(program);
+            words.extend(["sleep", "0.1"]);
+        }
         let (status, said) = finish(start(Command::new("/bin/onbeat").args(&words[1..])));
         ran += 1;
         if !status.success() {
