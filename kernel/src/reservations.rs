@@ -205,7 +205,7 @@ impl<E: Engine, S: System> Book<E, S> {
                 current: self.common().policy(),
             }),
             Request::Beats => self.beats(peer),
-            Request::Work { id } => self.work(id),
+            Request::Work { id } => self.work(peer, id),
             Request::Resize { id, budget_ns, period_ns } => {
                 self.resize(peer, id, budget_ns, period_ns)
             }

@@ -32,8 +32,8 @@ fn share(name: &str) -> u64 {
 
 #[test]
 fn hard_and_soft_ones_that_never_sleep_get_their_budgets_and_no_more() {
-    // A budget is had anywhere in its period, by soft ones later, too: one more or less, 8 of 1000 ms, is within the time
-    // watched.
+    // A budget is had anywhere in its period, by soft ones later, too: one more or less, 8 of 1000 ms, is within the
+    // time watched.
     for name in ["hard-0", "hard-1", "soft-0", "soft-1"] {
         let had = share(name);
         assert!((392..=408).contains(&had), "{name}: {had}");

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 # In the guest, for the scripts beside this one: `begin NAME [OPTION …]` loads scheduler NAME (eevdf: the kernel's
-# own; fair, berate, best: Onbeat with that order of best effort), as process $pid; what it prints goes to /out/scheduler. `check` fails if the kernel has thrown it out meanwhile.
+# own; fair, berate, best: Onbeat with that order of best effort), as process $pid; what it prints goes
+# to /out/scheduler. `check` fails if the kernel has thrown it out meanwhile.
 
 begin() {
     scheduler=$1

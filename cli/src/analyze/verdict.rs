@@ -3,16 +3,20 @@
 //! jobs are late at most, or what to change.
 
 use std::fmt::Write;
+use std::time::{Duration, Instant};
 
 use onbeat_analysis::verdict::remedy::{Remedies, TASKS_TRIED, remedies};
 use onbeat_analysis::verdict::{Fits, Judged, judge, judge_priorities, left_out, names};
-use onbeat_model::policy::{CorePolicy, Policy};
-use onbeat_model::taskset::TaskSet;
+use onbeat_model::policy::{CorePolicy, Policy, Server};
+use onbeat_model::taskset::{TaskEntry, TaskSet};
 use onbeat_model::units::{format_duration, format_percent};
 use serde_json::{Value, json};
 
 use super::columns::{Align, Columns, bounds};
 use crate::playable;
+
+/// Changes that would make a set fit are looked for so long.
+const PATIENCE: Duration = Duration::from_secs(3);
 
 /// What is said of a set under each of its policies.
 pub struct Verdict {
@@ -21,6 +25,8 @@ pub struct Verdict {
     /// Policies that no test covers: the kernel's own, and other schedulers.
     not_covered: Vec<String>,
     remedies: Option<Remedies>,
+    /// Changes were looked for no longer than [`PATIENCE`]: there may be smaller ones.
+    hurried: bool,
     names: Vec<String>,
     left_out: Vec<String>,
 }
@@ -43,10 +49,32 @@ impl By {
             Judged { fits: Fits::Unproven, binds, late, refused: 0 }
         };
         match said {
-            Ok(Some(judged)) => judged,
+            Ok(Some(judged)) => match self {
+                By::Policy(policy) if policy.server == Server::None => unbounded(set, judged),
+                _ => judged,
+            },
             Ok(None) => unproven("no test covers priorities beside groups".into()),
             Err(why) => unproven(why.to_string()),
         }
+    }
+}
+
+/// Without a server nothing keeps a job to its budget, which the tests take for its work.
+fn unbounded(set: &TaskSet, judged: Judged) -> Judged {
+    let more = |task: &&TaskEntry| match (task.work.longest(), task.budget) {
+        (Some(work), Some(budget)) => work > budget,
+        _ => false,
+    };
+    match set.tasks.iter().find(more) {
+        Some(task) if judged.fits.bounded() => Judged {
+            fits: Fits::Unproven,
+            binds: format!(
+                "{} works for longer than its budget, which nothing enforces here",
+                task.name
+            ),
+            ..judged
+        },
+        _ => judged,
     }
 }
 
@@ -66,7 +94,12 @@ impl Verdict {
             .filter(|(_, (_, judged))| !judged.fits.bounded())
             .map(|((_, by), _)| *by)
             .collect();
-        let fits = |set: &TaskSet| failed.iter().all(|by| by.judge(set).fits.bounded());
+        // Near a load of 1 a test may take long, and hundreds of changes are tried.
+        let begin = Instant::now();
+        let fits = |set: &TaskSet| {
+            begin.elapsed() < PATIENCE && failed.iter().all(|by| by.judge(set).fits.bounded())
+        };
+        let remedies = (!failed.is_empty()).then(|| remedies(set, &fits));
         Self {
             judged,
             not_covered: policies
@@ -74,7 +107,8 @@ impl Verdict {
                 .filter(|p| !p.is_core())
                 .map(ToString::to_string)
                 .collect(),
-            remedies: (!failed.is_empty()).then(|| remedies(set, &fits)),
+            hurried: begin.elapsed() >= PATIENCE,
+            remedies,
             names: names(set),
             left_out: left_out(set).into_iter().map(str::to_owned).collect(),
         }
@@ -95,10 +129,22 @@ impl Verdict {
             _ if self.judged.is_empty() => {
                 "not proven to fit: no test covers its policies; name one of Onbeat's own with --policy".into()
             }
-            Fits::Yes => "fits".into(),
-            Fits::Late(late) => format!("fits with at most {}ms late", bounds(&[Some(late)], "")[0]),
+            Fits::Yes => format!("fits{}", self.refused()),
+            Fits::Late(late) => {
+                format!("fits with at most {}ms late{}", bounds(&[Some(late)], "")[0], self.refused())
+            }
             Fits::Unproven => format!("not proven to fit: {}", change()),
             Fits::No => format!("does not fit: {}", change()),
+        }
+    }
+
+    /// What the service makes of it, whose tests are simpler.
+    fn refused(&self) -> String {
+        match self.judged.iter().map(|(_, judged)| judged.refused).max() {
+            None | Some(0) => String::new(),
+            Some(count) => {
+                format!(", but the service would refuse {count} (--admit POLICY says which)")
+            }
         }
     }
 
@@ -140,6 +186,9 @@ impl Verdict {
         }
         if !self.left_out.is_empty() {
             let _ = writeln!(text, "Left out, having no budget: {}.", self.left_out.join(", "));
+        }
+        if self.hurried {
+            text += "Changes were looked for no longer than 3 s: there may be smaller ones.\n";
         }
         if self.remedies.as_ref().is_some_and(|found| found.many) {
             let _ = writeln!(

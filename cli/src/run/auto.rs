@@ -156,12 +156,17 @@ impl Auto {
             }
             State::Holding(watch, controller) => {
                 let params = &self.params.clone().resized(controller.budget(), watch.agreed.1);
+                let agreed = watch.agreed.0;
                 watch.look(pid, name, params, signals);
                 if !watch.held {
                     return;
                 }
+                // Somebody else has changed it, and may.
+                if watch.agreed.0 != agreed {
+                    controller.has(watch.agreed.0);
+                }
                 if self.looked.elapsed() >= LOOK {
-                    self.keep_up(name);
+                    self.keep_up(pid, name);
                 }
                 if self.period.is_none() && self.listened.elapsed() >= LISTEN_ON {
                     self.follow(pid, name);
@@ -263,12 +268,15 @@ impl Auto {
     }
 
     /// Looks at the jobs since the last look, and asks for another budget if that is called for.
-    fn keep_up(&mut self, name: &str) {
+    fn keep_up(&mut self, pid: u32, name: &str) {
         self.looked = Instant::now();
         let State::Holding(watch, controller) = &mut self.state else { return };
         let Some(service) = &mut watch.service else { return };
         // What goes wrong here the watch will find out about, too, and tell.
         let Ok(work) = service.work(watch.grant.id) else { return };
+        if work.record.pid != pid {
+            return;
+        }
         if work.noted < self.noted {
             // The service was started anew.
             (self.noted, self.exhausted) = (0, 0);

@@ -157,7 +157,8 @@ impl Watch {
     /// Asks for the reservation again, if there is a service.
     fn come_back(&mut self, pid: u32, name: &str, params: &Params, signals: &Signals) {
         let Some(mut service) = launch::ready(&launch::socket()) else { return };
-        match service.reserve(pid, name, params) {
+        // It has children by now.
+        match service.reserve(pid, name, &params.clone().with_descendants()) {
             Ok(grant) => {
                 self.grant = grant;
                 self.agreed = (params.budget(), params.period());

@@ -83,7 +83,7 @@ impl<E: Engine, S: System> Book<E, S> {
         self.rooms[room].admission = admission;
     }
 
-    fn mark(held: &mut Held, guaranteed: bool) -> Option<String> {
+    pub(super) fn mark(held: &mut Held, guaranteed: bool) -> Option<String> {
         let changed = held.guaranteed != guaranteed;
         held.guaranteed = guaranteed;
         changed.then(|| {

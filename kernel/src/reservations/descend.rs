@@ -1,29 +1,48 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Processes that a program had started before it got its reservation, and that are to be served with it.
 
+use std::collections::BTreeSet;
+
 use super::{Book, Peer};
 use crate::engine::Engine;
 use crate::system::System;
 
+/// More processes than this stay as they are: the service looks after others meanwhile.
+const MOST: usize = 512;
+
 impl<E: Engine, S: System> Book<E, S> {
     /// Puts the threads of all that descends from process `pid`, and acts as who asks, under reservation `id`. What
-    /// they create meanwhile inherits. One that has another user or reservation stays as it is.
+    /// they create meanwhile inherits. One that has another user or a reservation stays as it is, and so does what
+    /// descends from one with a reservation.
     pub(super) fn enlist_descendants(&mut self, peer: Peer, pid: u32, id: u32) {
-        for child in self.system.descendants(pid) {
-            let own = |book: &Self| {
-                let facts = book.system.facts(child, None);
-                facts.is_ok_and(|facts| peer.uid == 0 || facts.uids.iter().eq([&peer.uid]))
-            };
-            if !own(self) || self.held.values().any(|held| held.record.pid == child) {
-                continue;
+        let own = |book: &Self, child| {
+            let facts = book.system.facts(child, None);
+            facts.is_ok_and(|facts| peer.uid == 0 || facts.uids.iter().eq([&peer.uid]))
+        };
+        let mut family: BTreeSet<u32> = self.system.descendants(pid).into_iter().collect();
+        let reserved = self.held.values().map(|held| held.record.pid);
+        let reserved: Vec<u32> = reserved.filter(|other| family.contains(other)).collect();
+        for other in reserved {
+            family.remove(&other);
+            for below in self.system.descendants(other) {
+                family.remove(&below);
             }
-            self.enlist(child, None, id);
-            // It may have become another user's, or ended and left its number to another, in between.
-            if !own(self) || !self.system.descendants(pid).contains(&child) {
-                for tid in self.system.threads(child).unwrap_or_default() {
-                    let _ = self.engine.assign(tid, None); // it may have ended
-                }
-            }
+        }
+        family.retain(|child| own(self, *child));
+        let family: Vec<u32> = family.into_iter().take(MOST).collect();
+        for child in &family {
+            self.enlist(*child, None, id);
+        }
+        // One may have become another user's, or ended and left its number to another, in between.
+        let after: BTreeSet<u32> = self.system.descendants(pid).into_iter().collect();
+        let strange = family.iter().filter(|child| !after.contains(child) || !own(self, **child));
+        let strange: Vec<i32> =
+            strange.flat_map(|child| self.system.threads(*child).unwrap_or_default()).collect();
+        if strange.is_empty() {
+            return;
+        }
+        for tid in self.engine.members(id).into_iter().filter(|tid| strange.contains(tid)) {
+            let _ = self.engine.assign(tid, None); // it may have ended
         }
     }
 }

@@ -40,7 +40,8 @@ impl<E: Engine, S: System> Book<E, S> {
 
     /// Its CPU time is others' to have.
     fn unbook(&mut self, id: u32) {
-        if let Some(held) = self.held.get(&id) {
+        if let Some(held) = self.held.get_mut(&id) {
+            held.later = None;
             self.rooms[held.room].admission.release(id);
         }
     }

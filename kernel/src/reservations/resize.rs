@@ -7,7 +7,7 @@
 
 use std::time::{Duration, Instant};
 
-use onbeat_analysis::plan::Demand;
+use onbeat_analysis::plan::{Demand, Place};
 use onbeat_core::ffi::{OB_WORK_PERIODS, OB_WORK_UNIT, OB_WORKS, ob_server};
 use onbeat_model::protocol::{Reserve, Response, Work};
 
@@ -50,67 +50,87 @@ impl<E: Engine, S: System> Book<E, S> {
         asked.check().or_else(|e| problem(e, "ask again with other values"))?;
         self.check_length(peer, &asked, room, settings.server)?;
         let demand = Demand { budget, period, deadline, ..held.demand.clone() };
-        if demand.load() > held.demand.load() {
-            self.look_at_cpus();
+        // Until the present period ends, what it has of that holds, and what was given up before it.
+        let ends = Instant::now() + Duration::from_nanos(record.period_ns);
+        let ends = held.later.as_ref().map_or(ends, |(pending, _)| ends.max(*pending));
+        self.look_at_cpus();
+        let held = &self.held[&id];
+        let mut admission = self.rooms[room].admission.clone();
+        let (mut place, fits) = admission.keep(id, &demand, &held.place);
+        // Less load may still be too much for who stands beside it: hard ones are tested by their demand.
+        let gives_up = demand.load() <= held.demand.load() && (fits || !held.guaranteed);
+        if gives_up {
+            (admission, place) = (self.rooms[room].admission.clone(), held.place.clone());
+        } else {
             if let Err(refusal) = self.user_limit(peer, &demand, room, Some(id)) {
                 return Ok(self.refuse(*refusal));
             }
-            let held = &self.held[&id];
-            let mut trial = self.rooms[room].admission.clone();
-            let (mut place, fits) = trial.keep(id, &demand, &held.place);
-            if fits {
-                self.rooms[room].admission = trial;
-            } else {
-                place = match self.rooms[room].admission.admit(id, &demand) {
+            if !fits {
+                admission = self.rooms[room].admission.clone();
+                place = match admission.admit(id, &demand) {
                     Ok(place) => place,
                     Err(refusal) => return Ok(self.refuse(*refusal)),
                 };
             }
-            if place != held.place {
-                let rate = self.rate_of(held.record.uid);
-                if let Err(e) = self.engine.place(id, &place, rate) {
-                    self.note(None, format!("reservation {id} cannot be moved: {e:#}"));
-                }
-            }
-            let held = self.held.get_mut(&id).expect("just read");
-            (held.demand, held.place, held.later) = (demand, place, None);
-        } else {
-            let held = self.held.get_mut(&id).expect("just read");
-            let ends = Duration::from_nanos(held.record.period_ns.max(held.demand.period));
-            held.later = Some((Instant::now() + ends, demand));
+        }
+        let had = self.held[&id].place.clone();
+        if place != had {
+            self.moves(id, &place);
         }
         if let Err(e) = self.engine.resize(id, budget, period) {
+            if place != had {
+                self.moves(id, &had);
+            }
             return problem(format!("reservation {id} keeps its budget: {e:#}"), "ask again");
         }
-        let online = self.online;
-        let policy = self.rooms[room].settings.policy();
+        self.rooms[room].admission = admission;
+        let (online, policy) = (self.online, self.rooms[room].settings.policy());
         let held = self.held.get_mut(&id).expect("just read");
+        held.later = Some((ends, demand.clone()));
+        let mut said = None;
+        if !gives_up {
+            (held.demand, held.place) = (demand, place);
+            said = Self::mark(held, true);
+        }
         let record = &mut held.record;
         (record.budget_ns, record.period_ns, record.deadline_ns) = (budget, period, deadline);
-        Ok(Response::Granted { id, policy, cpus: cpus_of(held.place.all_cpus() & online) })
+        let (user, cpus) = (record.uid, cpus_of(held.place.all_cpus() & online));
+        if let Some(said) = said {
+            self.note(Some(user), said);
+        }
+        Ok(Response::Granted { id, policy, cpus })
     }
 
     /// Books what has been given up, where the period in which it still held is over.
     pub(super) fn settle(&mut self, id: u32) {
-        let Some(held) = self.held.get_mut(&id) else { return };
+        let Some(held) = self.held.get_mut(&id).filter(|held| held.state == State::Live) else {
+            return;
+        };
         let Some((_, demand)) = held.later.take_if(|(at, _)| Instant::now() >= *at) else { return };
         let (place, fits) = self.rooms[held.room].admission.keep(id, &demand, &held.place);
         let moved = place != held.place;
-        (held.demand, held.place) = (demand, place);
-        held.guaranteed |= fits;
+        (held.demand, held.place) = (demand, place.clone());
+        let (user, said) = (held.record.uid, Self::mark(held, fits));
+        if let Some(said) = said {
+            self.note(Some(user), said);
+        }
         if moved {
-            let (place, rate) = (held.place.clone(), self.rate_of(self.held[&id].record.uid));
-            if let Err(e) = self.engine.place(id, &place, rate) {
-                self.note(None, format!("reservation {id} cannot be moved: {e:#}"));
-            }
+            self.moves(id, &place);
         }
     }
 
-    /// What the program of a reservation has needed of late; anybody may know, as of its status.
-    pub(super) fn work(&self, id: u32) -> Result<Response, Problem> {
-        let held = self.held.get(&id).filter(|held| held.state == State::Live);
-        let server = self.engine.server(id);
-        let (Some(held), Some(server)) = (held, server) else {
+    /// Reservation `id` is served elsewhere.
+    fn moves(&mut self, id: u32, place: &Place) {
+        let rate = self.rate_of(self.held[&id].record.uid);
+        if let Err(e) = self.engine.place(id, place, rate) {
+            self.note(None, format!("reservation {id} cannot be moved: {e:#}"));
+        }
+    }
+
+    /// What the program of a reservation has needed of late, period by period: its user's business, and root's.
+    pub(super) fn work(&self, peer: Peer, id: u32) -> Result<Response, Problem> {
+        let held = self.own_of(peer, id)?;
+        let Some(server) = self.engine.server(id) else {
             return problem(format!("there is no reservation {id}"), "see `status` for those held");
         };
         Ok(Response::Work(Work {
@@ -120,7 +140,7 @@ impl<E: Engine, S: System> Book<E, S> {
         }))
     }
 
-    /// A reservation in force that this user may change.
+    /// A reservation in force that this user may look into and change.
     fn own_of(&self, peer: Peer, id: u32) -> Result<&Held, Problem> {
         let Some(held) = self.held.get(&id).filter(|held| held.state == State::Live) else {
             return problem(format!("there is no reservation {id}"), "see `status` for those held");
@@ -128,7 +148,7 @@ impl<E: Engine, S: System> Book<E, S> {
         if peer.uid != 0 && peer.uid != held.record.uid {
             return problem(
                 format!("reservation {id} was made by another user"),
-                "change your own reservations only",
+                "name one of your own",
             );
         }
         Ok(held)

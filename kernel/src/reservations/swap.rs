@@ -131,6 +131,18 @@ impl<E: Engine, S: System> Book<E, S> {
                 "choose another policy, such as p-edf+cbs",
             );
         }
+        if is.order.splits()
+            && let Some(h) = self.held.values().find(|h| h.room == room && h.later.is_some())
+        {
+            return problem(
+                format!(
+                    "{} splits reservations, and {:?} has just got another budget",
+                    is.policy(),
+                    h.record.name
+                ),
+                "ask again when its present period is over",
+            );
+        }
         if is.order.key.chooses()
             && let Some(h) = self.held.values().find(|h| h.room == room && !h.draws.is_empty())
         {
@@ -157,7 +169,9 @@ impl<E: Engine, S: System> Book<E, S> {
             let fits = fits || is.order.key.chooses();
             let live = h.state == State::Live;
             let server = h.members.as_ref().map_or(is.server, |inside| inside.rule);
-            let rest = is.longest_rest(server, h.demand.budget, h.demand.period);
+            // A budget given up holds until its period ends; the record has the one in force after that.
+            let asked = is.longest_rest(server, h.record.budget_ns, h.record.period_ns);
+            let rest = is.longest_rest(server, h.demand.budget, h.demand.period).max(asked);
             if live && ((h.guaranteed && !fits) || rest > REST_MOST) {
                 let (budget, period) =
                     (format_duration(h.demand.budget), format_duration(h.demand.period));

@@ -134,6 +134,9 @@ impl Reserve {
         if let Some(thread) = self.thread.filter(|t| *t == 0 || *t > i32::MAX as u32) {
             return Err(format!("{thread} is no thread; give a tid (gettid)"));
         }
+        if self.thread.is_some() && self.descendants {
+            return Err("a reservation is for one thread, or for a process and its descendants; ask for one".into());
+        }
         check_name(&self.name)?;
         for (word, value, min) in [
             ("period", period_ns, limits::PERIOD_MIN),

@@ -45,8 +45,53 @@ fn what_is_given_up_is_others_only_after_the_period_in_which_it_still_holds() {
     std::thread::sleep(Duration::from_millis(41));
     book.tick();
     granted(book.answer(ROOT, ask(11, 20, 40)));
-    let Response::Work(work) = book.answer(USER, Request::Work { id: mine }) else { panic!() };
+    let Response::Work(work) = book.answer(ROOT, Request::Work { id: mine }) else { panic!() };
     assert_eq!((work.record.budget_ns, work.record.deadline_ns), (9 * MS, 20 * MS));
+}
+
+#[test]
+fn a_program_that_ends_before_what_it_gave_up_is_free_leaves_nothing_booked() {
+    let (mut book, fake) = one_cpu();
+    let mine = granted(book.answer(USER, ask(20, 18, 40)));
+    granted(book.answer(USER, resize(mine, 17, 40)));
+    fake.kill(20);
+    book.tick();
+    std::thread::sleep(Duration::from_millis(41));
+    book.tick();
+    granted(book.answer(ROOT, ask(11, 38, 40)));
+}
+
+#[test]
+fn a_longer_period_holds_to_its_end_whatever_is_asked_for_meanwhile() {
+    let (mut book, _) = one_cpu();
+    let mine = granted(book.answer(ROOT, ask(10, 1000, 2000)));
+    granted(book.answer(ROOT, resize(mine, 21, 40)));
+    granted(book.answer(ROOT, resize(mine, 1, 40)));
+    std::thread::sleep(Duration::from_millis(41));
+    book.tick();
+    // It may still take its second.
+    refused(book.answer(ROOT, ask(11, 20, 40)));
+}
+
+#[test]
+fn what_descends_from_a_program_with_a_reservation_stays_in_that() {
+    let (mut book, fake) = one_cpu();
+    fake.0.borrow_mut().parents.extend([(21, 20), (22, 21), (23, 20)]);
+    let Request::Reserve(inner) = ask(21, 5, 40) else { unreachable!() };
+    let inner =
+        granted(book.answer(USER, Request::Reserve(Reserve { descendants: true, ..inner })));
+    let Request::Reserve(outer) = ask(20, 5, 40) else { unreachable!() };
+    let outer =
+        granted(book.answer(USER, Request::Reserve(Reserve { descendants: true, ..outer })));
+    assert_eq!((fake.members(inner), fake.members(outer)), (vec![21, 22], vec![20, 23]));
+}
+
+#[test]
+fn what_a_program_needed_of_each_period_is_for_its_user_and_root_alone() {
+    let (mut book, _) = one_cpu();
+    let mine = granted(book.answer(USER, ask(20, 10, 40)));
+    assert!(failed(book.answer(OTHER, Request::Work { id: mine })).contains("by another user"));
+    assert!(matches!(book.answer(USER, Request::Work { id: mine }), Response::Work(_)));
 }
 
 #[test]
