@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 # Measures what Onbeat costs; tables on stdout, everything measured in results/bench.
 #
-#   bench.sh [sim|loads|latency|fairness|desktop|costs|sweeps|frames|videos|srt|auto]...     all of them if none is given
+#   bench.sh [sim|loads|latency|fairness|desktop|costs|sweeps|frames|videos|srt|auto]...   all of them if none is given
 #
 # loads, latency, fairness, desktop and srt play the same under the kernel's own EEVDF, under published sched_ext
 # schedulers and under Onbeat's orders of best effort, without reservations; SCHEDULERS names others than all.

@@ -34,9 +34,9 @@ const DOES_NOT_FIT: u8 = 3;
 ///
 /// The verdict is on all policies that the file names, beside best effort's share. A task counts with its budget, and
 /// so does a group for its members, of which is said whether the group's budget is enough for them; of purses, whether
-/// they make anybody wait. What is said is proven; "?" means that no test can tell. Exit status: 0 it fits, perhaps with
-/// a bound on how late jobs are; 3 it does not, or is not proven to; 1 a file cannot be used. With --admit the service's
-/// own admission test is asked, too.
+/// they make anybody wait. What is said is proven; "?" means that no test can tell. Exit status: 0 it fits, perhaps
+/// with a bound on how late jobs are; 3 it does not, or is not proven to; 1 a file cannot be used. With --admit the
+/// service's own admission test is asked, too.
 #[derive(Debug, Args)]
 #[command(before_help = "Example: onbeat analyze system.toml")]
 pub struct Options {

@@ -1,9 +1,9 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0-only
 # In the guest: what somebody at a desktop runs at once, for 20 seconds under scheduler $1, nothing reserved: sound
-# every 10 ms, a film of 25 and a game of 50 frames a second, a key every 5 ms, a browser whose bursts are as long as four
-# frames, and a build that takes all it gets. Prints "WHO late PER_CENT" for those with a rhythm, "keys wait MEAN 99_%
-# GREATEST" in microseconds, and "build jobs NUMBER".
+# every 10 ms, a film of 25 and a game of 50 frames a second, a key every 5 ms, a browser whose bursts are as long as
+# four frames, and a build that takes all it gets. Prints "WHO late PER_CENT" for those with a rhythm, "keys wait MEAN
+# 99_% GREATEST" in microseconds, and "build jobs NUMBER".
 set -eu
 . /bin/scheduler
 begin "$1"

@@ -21,9 +21,9 @@ const LATE_MOST: u64 = 3_600_000_000_000;
 impl Queue<'_> {
     /// That each ends no later than `end` after its release, in an order by deadlines.
     ///
-    /// A program that is behind has no releases to be seen. Without a server it keeps its deadline, and goes before others
-    /// that are due earlier than its next job is; if it marks its jobs the next begins only then, with a deadline
-    /// that much later, and so on.
+    /// A program that is behind has no releases to be seen. Without a server it keeps its deadline, and goes before
+    /// others that are due earlier than its next job is; if it marks its jobs the next begins only then, with a
+    /// deadline that much later, and so on.
     fn each(&self, end: impl Fn(usize) -> u64) -> Answer {
         let loose = self.policy.server == Server::None;
         let behind = |i: usize| end(i) >= self.tasks[i].one.task.period;
