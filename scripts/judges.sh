@@ -20,8 +20,8 @@ echo "judges: fetching SimSo and response-time-analysis" >&2
 if python3 -m pip --disable-pip-version-check install --quiet --no-deps --require-hashes --root-user-action=ignore \
     --retries 2 --target "$new" -r scripts/judges.txt >.cache/judges.log 2>&1; then
     echo "$wanted" >"$new/stamp"
-elif grep -qE 'NewConnectionError|NameResolutionError|ProxyError|ConnectTimeout|is unreachable' .cache/judges.log; then
-    echo "judges: no network; the tests that ask SimSo and response-time-analysis will be skipped" >&2
+elif grep -qE 'NewConnectionError|NameResolutionError|ProxyError|ConnectTimeout|is unreachable|No matching distribution' .cache/judges.log; then
+    echo "judges: no network, or it has them not; the tests that ask SimSo and response-time-analysis will be skipped" >&2
     touch "$new/absent"
 else
     tail -n 20 .cache/judges.log | sed 's/^/    /' >&2
