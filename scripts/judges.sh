@@ -15,13 +15,14 @@ fi
 mkdir -p .cache
 new=$(mktemp -d .cache/judges.XXXXXX)
 trap 'rm -rf "$new"' EXIT
+missing='NewConnectionError|NameResolutionError|ProxyError|ConnectTimeout|is unreachable|No matching distribution'
 echo "judges: fetching SimSo and response-time-analysis" >&2
 # SimSo's own dependency on NumPy is for its generator of task sets, which nothing asks.
 if python3 -m pip --disable-pip-version-check install --quiet --no-deps --require-hashes --root-user-action=ignore \
     --retries 2 --target "$new" -r scripts/judges.txt >.cache/judges.log 2>&1; then
     echo "$wanted" >"$new/stamp"
-elif grep -qE 'NewConnectionError|NameResolutionError|ProxyError|ConnectTimeout|is unreachable|No matching distribution' .cache/judges.log; then
-    echo "judges: no network, or it has them not; the tests that ask SimSo and response-time-analysis will be skipped" >&2
+elif grep -qE "$missing" .cache/judges.log; then
+    echo "judges: no network, or it has them not; tests that ask them are skipped" >&2
     touch "$new/absent"
 else
     tail -n 20 .cache/judges.log | sed 's/^/    /' >&2
