@@ -238,7 +238,14 @@ impl System for Fake {
 
     fn descendants(&self, pid: u32) -> Vec<u32> {
         let world = self.0.borrow();
-        world.parents.iter().filter(|(_, of)| **of == pid).map(|(child, _)| *child).collect()
+        let above =
+            |pid: u32| std::iter::successors(Some(pid), |pid| world.parents.get(pid).copied());
+        world
+            .parents
+            .keys()
+            .copied()
+            .filter(|child| above(*child).skip(1).any(|p| p == pid))
+            .collect()
     }
 
     fn owner(&self, tid: i32) -> io::Result<Owner> {
