@@ -305,9 +305,12 @@ OB_INLINE ob_task_p ob_others_take(ob_p ob, ob_cpu_p c, u64 now)
 {
 	ob_task_p t = ob_others_impatient(ob, OB_BIT(c->id), now);
 
-	if (!t)
-		t = (ob_task_p)ob_tree_first(&ob->best_effort, OB_BIT(c->id));
-
+	if (t) {
+		/* Out of turn. Where time passes faster it may be far ahead: that is no measure here. */
+		ob_others_remove(ob, t, now);
+		return t;
+	}
+	t = (ob_task_p)ob_tree_first(&ob->best_effort, OB_BIT(c->id));
 	if (t) {
 		ob_others_remove(ob, t, now);
 		ob_others_advance(ob, c, t->vtime);

@@ -114,7 +114,9 @@ OB_FN u64 ob_pick_unreserved(ob_p ob OB_ARG, u32 cpu, ob_task_p prev OB_ARG, u64
 {
 	ob_cpu_p c = ob_cpu(ob, cpu);
 	u64 bit = OB_BIT(cpu);
+	/* Who is served out of turn says nothing of where the others are (ob_others_take). */
 	ob_task_p t = ob_others_impatient(ob, bit, now);
+	u32 in_turn = !t;
 
 	ob_share_clear(ob, c, now);
 	c->timer = OB_NEVER;
@@ -134,7 +136,8 @@ OB_FN u64 ob_pick_unreserved(ob_p ob OB_ARG, u32 cpu, ob_task_p prev OB_ARG, u64
 			ob_arm(ob, c);
 	} else if (t) {
 		ob_others_remove(ob, t, now);
-		ob_others_advance(ob, c, t->vtime);
+		if (in_turn)
+			ob_others_advance(ob, c, t->vtime);
 		t->picked = 1;
 	} else {
 		c->key = OB_KEY_IDLE;

@@ -148,16 +148,27 @@ fn parts_over_a_second_are_as_weights_within_two_per_cent() {
     }
 }
 
-/// Two CPUs in turns of 4 ms for two seconds: what each task had, where `each` happens before each turn.
-fn turns(mut core: Core, count: usize, mut each: impl FnMut(&mut Core, u64)) -> Vec<u64> {
+/// Two CPUs in turns of 4 ms for two seconds: what each task had, where `each` happens before each turn, and task
+/// `short` sleeps after each of its turns.
+fn turns(
+    mut core: Core,
+    count: usize,
+    short: usize,
+    mut each: impl FnMut(&mut Core, u64),
+) -> Vec<u64> {
     let (mut runs, mut had) = ([NOBODY; 2], vec![0; count]);
-    for now in (0..500).map(|turn| turn * 4 * MS) {
+    for now in (1000..1500).map(|turn| turn * 4 * MS) {
         each(&mut core, now);
         for (cpu, runs) in (0..).zip(&mut runs) {
-            let before = *runs;
+            let mut before = *runs;
             if before != NOBODY {
                 core.charge(before, 4 * MS);
                 had[before] += 4 * MS;
+                if before == short {
+                    core.stop(cpu, ffi::OB_STOP_SLEPT, now);
+                    core.sleep(before, now);
+                    before = NOBODY;
+                }
             }
             let next = core.pick(cpu, before, now);
             if next != before {
@@ -188,7 +199,7 @@ fn beside_a_crowd(order: &Others, cpus: [u64; 2]) -> Core {
 #[test]
 fn who_is_bound_has_its_part_beside_one_that_might_run_where_a_crowd_waits() {
     for order in Others::ALL {
-        let had = turns(beside_a_crowd(order, [1, 3]), 12, |_, _| ());
+        let had = turns(beside_a_crowd(order, [1, 3]), 12, NOBODY, |_, _| ());
         assert!(had[0] >= 900 * MS, "{order}: {had:?}");
     }
 }
@@ -196,12 +207,42 @@ fn who_is_bound_has_its_part_beside_one_that_might_run_where_a_crowd_waits() {
 #[test]
 fn who_goes_to_where_a_crowd_waits_and_back_has_no_more_than_its_part() {
     for order in Others::ALL {
-        let had = turns(beside_a_crowd(order, [1, 1]), 12, |core, now| {
+        let had = turns(beside_a_crowd(order, [1, 1]), 12, NOBODY, |core, now| {
             if core.waits(1) {
                 core.affinity(1, 2, now);
                 core.affinity(1, 1, now);
             }
         });
         assert!(had[1] <= 1100 * MS, "{order}: {had:?}");
+    }
+}
+
+/// Kernel threads are served at once, wherever they were before. On CPU 0, where one of great weight runs, virtual time
+/// passes at a tenth of the pace; turns are 4 ms.
+#[test]
+fn a_kernel_thread_from_where_time_passes_faster_changes_nobodys_part() {
+    let weights = [NICE_0 * 9, NICE_0, NICE_0 / 10, NICE_0, NICE_0];
+    for order in Others::ALL {
+        let mut core = Core::new(2, 1, 50, MS, weights.len(), 0);
+        core.among_others(order.number());
+        for (i, weight) in weights.into_iter().enumerate() {
+            core.init_task(i, [1, 1, 1, 2, 2][i], weight);
+        }
+        core.kernel_thread(4);
+        (0..4).for_each(|i| core.ready(i, 4 * SECOND));
+        let had = turns(core, weights.len(), 4, |core, now| {
+            let cpu = match now / MS % 500 {
+                0 | 160 => 2,
+                8 | 180 => 1,
+                _ => return,
+            };
+            core.affinity(4, cpu, now);
+            core.ready(4, now);
+        });
+        let all: u64 = had[..3].iter().sum();
+        for (had, weight) in had.iter().zip(&weights[..3]) {
+            let part = all * weight / weights[..3].iter().sum::<u64>();
+            assert!(had.abs_diff(part) <= 5 * MS, "{order}: {had} ns of {part}");
+        }
     }
 }
