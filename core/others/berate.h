@@ -139,6 +139,7 @@ OB_FN void ob_berate_ran(ob_p ob OB_ARG, ob_task_p t OB_ARG, u64 ran)
 	turn = ob_berate_turn(ob);
 	if (turn == ob->slice && t->used < ob->slice) {
 		ob_berate_ask(t, t->used, ob_max(t->used, OB_BERATE_LEAST));
+		t->due += ob_berate_handicap(ob);
 		return;
 	}
 	ob_berate_ask(t, turn, turn);
@@ -146,11 +147,17 @@ OB_FN void ob_berate_ran(ob_p ob OB_ARG, ob_task_p t OB_ARG, u64 ran)
 		t->due = t->vtime + OB_BERATE_FAR;
 }
 
+/* What a thread did before it slept for the first time, its beginning, says little of what it will
+ * do, and is no debt: a crowd would take seconds to come that far. It is placed as a new one is. */
 OB_INLINE void ob_berate_slept(ob_p ob, ob_task_p t)
 {
 	u64 used = t->used > OB_BERATE_MOST ? ob->slice : t->used;
 
-	t->burst = (t->burst + used) / 2;
+	if (!t->burst) {
+		used = ob_min(used, OB_WAKE_GRAIN);
+		t->vtime = 0;
+	}
+	t->burst = ob_max((t->burst + used) / 2, 1);
 	t->used = 0;
 	t->expires = 0;
 }
@@ -167,7 +174,8 @@ OB_INLINE u64 ob_berate_renewed(ob_p ob, ob_task_p t, u64 ran)
 	u64 used = t->used + ran;
 
 	return t->vtime + ob_berate_virtual(t, ran) +
-	       (used < ob->slice ? ob_berate_virtual(t, used) : OB_BERATE_FAR);
+	       (used < ob->slice ? ob_berate_virtual(t, used) + ob_berate_handicap(ob)
+				 : OB_BERATE_FAR);
 }
 
 /* By what `t` goes before whom it takes the CPU from: messages that come one by one are best read
