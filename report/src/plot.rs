@@ -8,6 +8,8 @@ mod progress;
 mod rows;
 
 use onbeat_model::policy::Policy;
+use plotters::chart::MeshStyle;
+use plotters::coord::types::RangedCoordf64;
 use plotters::prelude::*;
 
 use crate::Outcome;
@@ -92,6 +94,28 @@ pub(crate) fn font(
 ) -> TextStyle<'static> {
     use plotters::style::text_anchor::{Pos, VPos};
     ("sans-serif", size).into_font().color(&colour).pos(Pos::new(horizontal, VPos::Center))
+}
+
+/// The mesh of a chart of two quantities.
+type Mesh<'a, 'b, 'c> = MeshStyle<'a, 'b, RangedCoordf64, RangedCoordf64, SVGBackend<'c>>;
+
+/// Faint lines across and no others, numbers at both axes.
+fn plain<'m, 'a, 'b, 'c>(mesh: &'m mut Mesh<'a, 'b, 'c>) -> &'m mut Mesh<'a, 'b, 'c> {
+    mesh.disable_x_mesh()
+        .bold_line_style(FAINT)
+        .light_line_style(TRANSPARENT)
+        .axis_style(FAINT)
+        .x_label_formatter(&|x: &f64| written(*x))
+        .y_label_formatter(&|y: &f64| written(*y))
+        .label_style(("sans-serif", 15, &INK))
+        .axis_desc_style(("sans-serif", 15, &INK))
+}
+
+/// A number at an axis, without zeros that say nothing.
+fn written(value: f64) -> String {
+    let text = format!("{value:.4}");
+    let text = text.trim_end_matches('0').trim_end_matches('.');
+    if text == "-0" { "0".into() } else { text.into() }
 }
 
 /// The name a row of figures goes by: the policy, and its world where both occur.

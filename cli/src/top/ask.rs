@@ -64,15 +64,15 @@ fn look(socket: &Path, service: &mut Option<Service>, users: &mut BTreeMap<u32, 
         *service = Some(there);
         Ok(answer)
     });
-    let snapshot = match answer {
-        Ok(answer) => snapshot(answer),
+    let mut snapshot = match answer.map(snapshot) {
+        Ok(Some(snapshot)) => snapshot,
+        Ok(None) => {
+            return Seen::Down(
+                "the service gave an unexpected answer; use the same version on both sides".into(),
+            );
+        }
         Err(Error::Starting(_)) => return Seen::Down("scx_onbeat is starting".into()),
         Err(error) => return Seen::Down(error.to_string()),
-    };
-    let Some(mut snapshot) = snapshot else {
-        return Seen::Down(
-            "the service gave an unexpected answer; use the same version on both sides".into(),
-        );
     };
     for r in &snapshot.reservations {
         users.entry(r.uid).or_insert_with(|| name_of(r.uid));
@@ -87,7 +87,7 @@ fn name_of(uid: u32) -> String {
 }
 
 /// What is shown of an answer.
-pub fn snapshot(answer: Response) -> Option<Snapshot> {
+fn snapshot(answer: Response) -> Option<Snapshot> {
     let Response::Status {
         policy,
         cpus,

@@ -5,8 +5,7 @@
 use plotters::prelude::*;
 use plotters::style::text_anchor::HPos;
 
-use super::lines::written;
-use super::{Area, FAINT, INK, PlotError, WORST, colour, draw, font, label};
+use super::{Area, INK, PlotError, WORST, colour, draw, font, label, plain, written};
 use crate::Outcome;
 
 const PANEL: (u32, u32) = (280, 205);
@@ -53,17 +52,10 @@ fn panel(
         .x_label_area_size(28)
         .y_label_area_size(36)
         .build_cartesian_2d(0f64..end, 0f64..top)?;
-    chart
-        .configure_mesh()
-        .disable_x_mesh()
-        .bold_line_style(FAINT)
-        .light_line_style(TRANSPARENT)
-        .axis_style(FAINT)
+    plain(&mut chart.configure_mesh())
         .x_labels(5.min(last as usize + 1))
         .y_labels(4)
         .x_label_formatter(&|x| format!("{} s", written(*x)))
-        .y_label_formatter(&|y| written(*y))
-        .label_style(("sans-serif", 15, &INK))
         .draw()?;
     let at = |s: &onbeat_model::metrics::SecondFps| f64::from(s.second);
     let high = curve.iter().map(|s| (at(s), (s.mean + s.sd).min(top)));

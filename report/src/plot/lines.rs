@@ -5,7 +5,7 @@ use plotters::element::{Circle, Cross, PathElement, Rectangle, Text, TriangleMar
 use plotters::prelude::*;
 use plotters::style::text_anchor::HPos;
 
-use super::{Area, FAINT, INK, PlotError, draw, font};
+use super::{Area, INK, PlotError, draw, font, plain, written};
 
 /// Okabe and Ito's palette without its yellow, which white paper swallows.
 pub(super) const COLOURS: [RGBColor; 7] = [
@@ -82,23 +82,15 @@ fn one(area: &Area<'_>, panel: &Panel) -> Result<(), PlotError> {
         .x_label_area_size(44)
         .y_label_area_size(56)
         .build_cartesian_2d(panel.x.0..panel.x.1, low..high)?;
-    chart
-        .configure_mesh()
-        .disable_x_mesh()
-        .bold_line_style(FAINT)
-        .light_line_style(TRANSPARENT)
-        .axis_style(FAINT)
+    plain(&mut chart.configure_mesh())
         .x_desc(&panel.axes.0)
         .y_desc(&panel.axes.1)
-        .x_label_formatter(&|x| written(*x))
         .y_label_formatter(&|y| match panel.logarithmic {
             false => written(*y),
             // Between the powers of ten there is too little room.
             true if (y - y.round()).abs() < 1e-6 => written(10f64.powf(*y)),
             true => String::new(),
         })
-        .label_style(("sans-serif", 15, &INK))
-        .axis_desc_style(("sans-serif", 15, &INK))
         .draw()?;
     let key = width as i32 - KEY + 14;
     if let Some((x, name)) = &panel.limit {
@@ -152,13 +144,6 @@ fn one(area: &Area<'_>, panel: &Panel) -> Result<(), PlotError> {
         area.draw(&Text::new(name, (key + 24, y), font(15, INK, HPos::Left)))?;
     }
     Ok(())
-}
-
-/// A number at an axis, without zeros that say nothing.
-pub(super) fn written(value: f64) -> String {
-    let text = format!("{value:.4}");
-    let text = text.trim_end_matches('0').trim_end_matches('.');
-    if text == "-0" { "0".into() } else { text.into() }
 }
 
 /// A place of the whole picture as one of `area`.

@@ -9,8 +9,8 @@ use plotters::element::{Cross, PathElement, Text};
 use plotters::prelude::*;
 use plotters::style::text_anchor::HPos;
 
-use super::lines::{COLOURS, written};
-use super::{FAINT, INK, PlotError, draw, font};
+use super::lines::COLOURS;
+use super::{INK, PlotError, draw, font, plain, written};
 
 const SIZE: (u32, u32) = (760, 420);
 const KEY: i32 = 190;
@@ -48,18 +48,10 @@ pub fn progress(run: &Run, from: u64, until: u64) -> Result<Option<String>, Plot
             .x_label_area_size(44)
             .y_label_area_size(56)
             .build_cartesian_2d(seconds(from)..seconds(until), -2.0 * below..most * 1.02)?;
-        chart
-            .configure_mesh()
-            .disable_x_mesh()
-            .bold_line_style(FAINT)
-            .light_line_style(TRANSPARENT)
-            .axis_style(FAINT)
+        plain(&mut chart.configure_mesh())
             .x_desc("time, s")
             .y_desc("CPU time, s")
-            .x_label_formatter(&|x| written(*x))
             .y_label_formatter(&|y| if *y < 0.0 { String::new() } else { written(*y) })
-            .label_style(("sans-serif", 15, &INK))
-            .axis_desc_style(("sans-serif", 15, &INK))
             .draw()?;
         let key = SIZE.0 as i32 - KEY + 14;
         for (i, task) in tasks.iter().enumerate() {

@@ -95,7 +95,7 @@ pub(crate) fn frames(
         root.draw(&Text::new(key, (WIDTH - 8, 16), font(17, WORST, HPos::Right)))?;
         for i in 0..=(top / step).round() as u32 {
             let value = step * f64::from(i);
-            layout.tick(root, value / top, super::lines::written(value))?;
+            layout.tick(root, value / top, super::written(value))?;
         }
         if let Some(rate) = rate {
             let line = vec![(x(rate), HEAD - 4), (x(rate), layout.bottom())];
@@ -163,7 +163,7 @@ fn bars(
         title(root, name)?;
         for i in 0..=(top / step).round() as u32 {
             let value = step * f64::from(i);
-            layout.tick(root, value / top, super::lines::written(value))?;
+            layout.tick(root, value / top, super::written(value))?;
         }
         layout.names(root, outcomes)?;
         for (i, o) in outcomes.iter().enumerate() {
