@@ -131,6 +131,8 @@ pub struct State {
     pub mode: Mode,
     /// The row that is marked, from 0.
     pub selected: usize,
+    /// The reservation in it, by its ID and process: it is that one which stays marked, wherever its row goes.
+    marked: Option<(u32, u32)>,
     /// Nobody looks.
     pub paused: bool,
     /// Time between two looks.
@@ -151,6 +153,7 @@ impl State {
             filter: String::new(),
             mode: Mode::List,
             selected: 0,
+            marked: None,
             paused: false,
             delay,
             colour,
@@ -169,7 +172,7 @@ impl State {
                 self.down = Some(why);
             }
         }
-        self.select(self.selected);
+        self.find();
     }
 
     /// Whether there were two looks.
@@ -245,7 +248,19 @@ impl State {
 
     /// Marks a row, or the last one if there are not so many.
     fn select(&mut self, row: usize) {
-        self.selected = row.min(self.rows().len().saturating_sub(1));
+        let rows = self.rows();
+        self.selected = row.min(rows.len().saturating_sub(1));
+        // While there is none the marked one may come back.
+        if let Some(row) = rows.get(self.selected) {
+            self.marked = Some((row.of.id, row.of.pid));
+        }
+    }
+
+    /// Rows have changed: marks the one with the same reservation, or what is in its place if that is gone.
+    fn find(&mut self) {
+        let same = |row: &Row| self.marked == Some((row.of.id, row.of.pid));
+        let row = self.rows().iter().position(same);
+        self.select(row.unwrap_or(self.selected));
     }
 
     /// A key is pressed while `page` rows are seen.
@@ -264,7 +279,7 @@ impl State {
             Mode::Sort(at) => self.sort_key(key.code, at),
             Mode::Delay(text) => return self.delay_key(key.code, text),
         }
-        self.select(self.selected);
+        self.find();
         Next::Go
     }
 
@@ -292,7 +307,7 @@ impl State {
             KeyCode::End => self.select(usize::MAX),
             _ => (),
         }
-        self.select(self.selected);
+        self.find();
         Next::Go
     }
 

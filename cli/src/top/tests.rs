@@ -348,6 +348,35 @@ fn the_marked_row_moves_by_lines_and_pages_stays_in_the_list_and_is_seen() {
 }
 
 #[test]
+fn the_mark_stays_with_its_reservation_when_rows_are_sorted_anew_or_come_and_go() {
+    let one = |id, misses| Reservation { misses, ..reservation(id, &format!("program-{id}")) };
+    let take = |state: &mut State, all: Vec<Reservation>| {
+        state.take(Seen::Status(Box::new(snapshot(all))));
+        state.rows().get(state.selected).map(|row| row.of.id)
+    };
+    let mut state = state(vec![one(2, 5), one(4, 9), one(6, 7)]);
+    press(&mut state, [KeyCode::Down]);
+    // One comes before it, one goes.
+    assert_eq!(take(&mut state, vec![one(1, 0), one(2, 5), one(4, 9), one(6, 7)]), Some(4));
+    assert_eq!(take(&mut state, vec![one(4, 9), one(6, 7)]), Some(4));
+    // By late jobs it is the first, and later the last.
+    let steps = Column::Late.index() - state.sort.index();
+    press(&mut state, std::iter::repeat_n(KeyCode::Char('>'), steps));
+    assert_eq!((state.selected, names(&state)[0].as_str()), (0, "program-4"));
+    assert_eq!(take(&mut state, vec![one(4, 9), one(6, 10), one(8, 11)]), Some(4));
+    assert_eq!(state.selected, 2);
+    write(&mut state, "I");
+    assert_eq!(state.selected, 0);
+    line_with(&screen(&state, 80, 24), "4 (program-4): process 104");
+    // What another process has under its number is not it.
+    let other = Reservation { pid: 9, ..one(4, 12) };
+    assert_eq!(take(&mut state, vec![other, one(6, 10), one(8, 11)]), Some(6));
+    // While there is no service nothing is marked; it is again when all is back.
+    state.take(Seen::Down("gone".into()));
+    assert_eq!(take(&mut state, vec![one(1, 0), one(6, 10)]), Some(6));
+}
+
+#[test]
 fn space_pauses_until_it_is_pressed_again_which_looks_at_once() {
     let mut state = three();
     assert_eq!(write(&mut state, " "), Next::Go);
