@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What would make a set fit that does not: more CPUs, smaller budgets, or one task with less to do or more time. Each
-//! is tried, and named only if the set with it fits.
+//! What would make a set fit that does not: more CPUs, smaller budgets, one task with less to do or more time, budgets
+//! as great as the work that nothing keeps to them, or a policy that does. Each is tried, and named only if the set
+//! with it fits.
 
 use std::cmp::Reverse;
 
-use onbeat_model::taskset::{TaskSet, limits};
+use onbeat_model::policy::{CORE, CorePolicy};
+use onbeat_model::taskset::{TaskEntry, TaskSet, limits};
 use onbeat_model::units::US;
 
 /// More tasks than this make single ones too slow to try.
@@ -23,6 +25,9 @@ pub struct Remedies {
     pub budget: Option<(String, u64)>,
     /// Entry and period, ns: the one whose period grows by the smallest part.
     pub period: Option<(String, u64)>,
+    /// Entries whose jobs take more than their budgets, and all that these take, ns, as budgets; empty: that would not
+    /// be enough.
+    pub raise: Vec<(String, u64)>,
     /// Single entries were not tried: there are too many tasks.
     pub many: bool,
 }
@@ -31,6 +36,10 @@ pub struct Remedies {
 pub fn remedies(set: &TaskSet, fits: &dyn Fn(&TaskSet) -> bool) -> Remedies {
     let many = set.copies().count() > TASKS_TRIED;
     let mut found = Remedies { cpus: cpus(set, many, fits), many, ..Remedies::default() };
+    if with_work(set).is_some_and(|raised| fits(&raised)) {
+        let of = |task: &TaskEntry| Some((task.name.clone(), beyond(task)?));
+        found.raise = set.tasks.iter().filter_map(of).collect();
+    }
     if set.groups.is_empty() {
         let (least, most) = (1, 1000);
         found.scale = most_that(least, most, |scale| fits(&with_scale(set, scale)));
@@ -80,6 +89,36 @@ fn cpus(set: &TaskSet, many: bool, fits: &dyn Fn(&TaskSet) -> bool) -> Option<u3
         tried = (tried + tried.div_ceil(4)).min(most);
     }
     Some(tried).filter(|tried| *tried <= most && enough(tried))
+}
+
+/// What jobs of a task take at most, its threads together, ns, if that is more than its budget.
+pub fn beyond(task: &TaskEntry) -> Option<u64> {
+    let work = task.work.longest()?.saturating_mul(task.threads.into());
+    (work > task.budget?).then_some(work)
+}
+
+/// The set where no job takes more than its budget, as those that are too small are raised; `None`: there are none, or
+/// a job takes more than there is time for.
+pub fn with_work(set: &TaskSet) -> Option<TaskSet> {
+    let mut raised = set.clone();
+    let mut any = false;
+    for task in &mut raised.tasks {
+        let Some(work) = beyond(task) else { continue };
+        if work > task.deadline.min(task.period) {
+            return None;
+        }
+        (task.budget, any) = (Some(work), true);
+    }
+    any.then_some(raised)
+}
+
+/// Policies of the same order that keep jobs to their budgets, and isolate: what to take in place of one that does not.
+pub fn enforcing(policy: &CorePolicy) -> impl Iterator<Item = &'static CorePolicy> {
+    let (order, not) = (policy.order, !policy.server.enforces());
+    let good = move |p: &&CorePolicy| {
+        not && p.order == order && p.server.enforces() && p.server.isolates()
+    };
+    CORE.iter().filter(good)
 }
 
 /// The set on so many CPUs, in as many clusters if they divide them.

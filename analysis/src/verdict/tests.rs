@@ -6,7 +6,9 @@ use std::path::Path;
 use onbeat_model::policy::Policy;
 use proptest::prelude::*;
 
-use super::remedy::{remedies, with_budget, with_cpus, with_period, with_scale};
+use super::remedy::{
+    beyond, enforcing, remedies, with_budget, with_cpus, with_period, with_scale, with_work,
+};
 use super::*;
 
 const MS: u64 = 1_000_000;
@@ -151,6 +153,25 @@ fn what_no_test_covers_is_unproven_and_says_why() {
         assert!(judged.binds.contains(why), "{}", judged.binds);
     }
     assert_eq!(fits(&of(""), "g-edf+cbs-hard"), Fits::Yes);
+}
+
+#[test]
+fn budgets_are_raised_to_what_jobs_take_where_the_set_then_fits_and_only_there() {
+    // Two threads of 2 ms each, in place of 3 ms.
+    let of = |other: u64| {
+        let a = task("a", 3, 10, "threads = 2").replace("\"1ms\"", "\"2ms\"");
+        set(&format!("cpus = 1\n{}", a + &task("b", other, 10, "")))
+    };
+    let within = |set: &TaskSet| set.tasks.iter().all(|task| beyond(task).is_none());
+    let good = |set: &TaskSet| within(set) && under(set, "p-edf").fits.bounded();
+    assert_eq!(remedies(&of(2), &good).raise, [("a".to_owned(), 4 * MS)]);
+    assert!(good(&with_work(&of(2)).unwrap()));
+    // 40 % and 60 % are more than 95 %.
+    assert!(remedies(&of(6), &good).raise.is_empty());
+    assert_eq!(with_work(&set(&format!("cpus = 1\n{}", task("a", 3, 10, "")))), None);
+    let named = |name: &str| enforcing(name.parse::<Policy>().unwrap().core().unwrap());
+    assert_eq!(named("p-edf").next().map(|policy| policy.name), Some("p-edf+cbs-hard"));
+    assert_eq!(named("p-edf+cbs").count(), 0, "it keeps jobs to their budgets already");
 }
 
 proptest! {

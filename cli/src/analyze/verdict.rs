@@ -5,10 +5,10 @@
 use std::fmt::Write;
 use std::time::{Duration, Instant};
 
-use onbeat_analysis::verdict::remedy::{Remedies, TASKS_TRIED, remedies};
+use onbeat_analysis::verdict::remedy::{Remedies, TASKS_TRIED, beyond, enforcing, remedies};
 use onbeat_analysis::verdict::{Fits, Judged, judge, judge_priorities, left_out, names};
 use onbeat_model::policy::{CorePolicy, Policy, Server};
-use onbeat_model::taskset::{TaskEntry, TaskSet};
+use onbeat_model::taskset::TaskSet;
 use onbeat_model::units::{format_duration, format_percent};
 use serde_json::{Value, json};
 
@@ -25,6 +25,8 @@ pub struct Verdict {
     /// Policies that no test covers: the kernel's own, and other schedulers.
     not_covered: Vec<String>,
     remedies: Option<Remedies>,
+    /// Policies that keep jobs to their budgets, under which the set fits, in place of those that do not.
+    instead: Vec<(&'static str, &'static str)>,
     /// Changes were looked for no longer than [`PATIENCE`]: there may be smaller ones.
     hurried: bool,
     names: Vec<String>,
@@ -61,11 +63,7 @@ impl By {
 
 /// Without a server nothing keeps a job to its budget, which the tests take for its work.
 fn unbounded(set: &TaskSet, judged: Judged) -> Judged {
-    let more = |task: &&TaskEntry| match (task.work.longest(), task.budget) {
-        (Some(work), Some(budget)) => work > budget,
-        _ => false,
-    };
-    match set.tasks.iter().find(more) {
+    match set.tasks.iter().find(|task| beyond(task).is_some()) {
         Some(task) if judged.fits.bounded() => Judged {
             fits: Fits::Unproven,
             binds: format!(
@@ -99,6 +97,15 @@ impl Verdict {
         let fits = |set: &TaskSet| {
             begin.elapsed() < PATIENCE && failed.iter().all(|by| by.judge(set).fits.bounded())
         };
+        let under = |policy: &&'static CorePolicy| {
+            begin.elapsed() < PATIENCE && By::Policy(policy).judge(set).fits.bounded()
+        };
+        let other = |by: &By| match by {
+            By::Policy(policy) => Some((policy.name, enforcing(policy).find(under)?.name)),
+            By::Priorities => None,
+        };
+        // Of no use unless each that fails has another.
+        let instead = failed.iter().map(other).collect::<Option<Vec<_>>>().unwrap_or_default();
         let remedies = (!failed.is_empty()).then(|| remedies(set, &fits));
         Self {
             judged,
@@ -109,6 +116,7 @@ impl Verdict {
                 .collect(),
             hurried: begin.elapsed() >= PATIENCE,
             remedies,
+            instead,
             names: names(set),
             left_out: left_out(set).into_iter().map(str::to_owned).collect(),
         }
@@ -121,8 +129,8 @@ impl Verdict {
 
     /// The verdict in one line, without an end.
     pub fn line(&self) -> String {
-        let change = || match self.remedies.as_ref().map(words) {
-            Some(words) if !words.is_empty() => words,
+        let change = || match self.changes() {
+            words if !words.is_empty() => words,
             _ => "no single budget, period or number of CPUs that was tried makes it fit".into(),
         };
         match self.fits() {
@@ -230,6 +238,8 @@ impl Verdict {
                 "scale": found.scale.map(|scale| scale as f64 / 1000.0),
                 "budget": of("budget_ns", &found.budget),
                 "period": of("period_ns", &found.period),
+                "raise": found.raise.iter().map(|(task, ns)| json!({"task": task, "budget_ns": ns})).collect::<Value>(),
+                "policies": self.instead.iter().map(|(from, to)| json!({"from": from, "to": to})).collect::<Value>(),
                 "single_tasks_tried": !found.many,
             })
         });
@@ -242,6 +252,17 @@ impl Verdict {
             "not_covered": self.not_covered,
             "left_out": self.left_out,
         })
+    }
+
+    /// The changes, each of which is enough, in words.
+    fn changes(&self) -> String {
+        let mut all = self.remedies.as_ref().map(words).unwrap_or_default();
+        let others = self.instead.iter().map(|(from, to)| format!("{to} in place of {from}"));
+        let others: Vec<String> = others.collect();
+        if !others.is_empty() {
+            all.push(format!("take {}", others.join(" and ")));
+        }
+        all.join(", or ")
     }
 }
 
@@ -262,9 +283,15 @@ fn word(fits: Fits) -> &'static str {
     }
 }
 
-/// The changes, each of which is enough.
-fn words(found: &Remedies) -> String {
+/// The changes of the set.
+fn words(found: &Remedies) -> Vec<String> {
     let mut all = Vec::new();
+    let raise =
+        found.raise.iter().map(|(task, ns)| format!("of {task} to {}", format_duration(*ns)));
+    let raise: Vec<String> = raise.collect();
+    if !raise.is_empty() {
+        all.push(format!("raise the budget {}", raise.join(" and ")));
+    }
     if let Some((task, budget)) = &found.budget {
         all.push(format!("lower the budget of {task} to {}", format_duration(*budget)));
     }
@@ -277,5 +304,5 @@ fn words(found: &Remedies) -> String {
     if let Some(scale) = found.scale {
         all.push(format!("lower every budget to {}.{}%", scale / 10, scale % 10));
     }
-    all.join(", or ")
+    all
 }

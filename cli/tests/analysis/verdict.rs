@@ -44,6 +44,31 @@ fn the_first_line_is_the_verdict_and_the_exit_status_says_it_to_scripts() {
 }
 
 #[test]
+fn where_nothing_keeps_jobs_to_a_budget_they_exceed_a_greater_one_and_a_policy_that_does_are_named()
+{
+    let of = |budget: &str, policies: &str, other: &str| {
+        File::new(format!(
+            "cpus = 1\nduration = \"1s\"\npolicies = [{policies}]\n\
+             [[task]]\nname = \"movie\"\nbudget = \"{budget}\"\nperiod = \"40ms\"\nmarks = true\n\
+             work = {{ uniform = [\"5ms\", \"20ms\"] }}\n\
+             [[task]]\nname = \"other\"\nbudget = \"{other}\"\nperiod = \"40ms\"\nwork = {{ constant = \"1ms\" }}\n"
+        ))
+    };
+    let (line, status) = first_line(&of("10ms", "\"p-edf\"", "5ms"));
+    let words = "not proven to fit: raise the budget of movie to 20ms, or take p-edf+cbs-hard in place of p-edf";
+    assert_eq!((line.as_str(), status), (words, Some(3)));
+    // With each of them it fits.
+    assert_eq!(first_line(&of("20ms", "\"p-edf\"", "5ms")).1, Some(0));
+    assert_eq!(first_line(&of("10ms", "\"p-edf+cbs-hard\"", "5ms")).1, Some(0));
+    // 20 ms and 20 ms are more than 95 %.
+    let (line, _) = first_line(&of("10ms", "\"p-edf\", \"p-edf+cbs-hard\"", "20ms"));
+    assert_eq!(line, "not proven to fit: take p-edf+cbs-hard in place of p-edf");
+    let found = answered(&onbeat(&["analyze", "--json", of("10ms", "\"p-edf\"", "5ms").path()]));
+    let raise = serde_json::json!([{"task": "movie", "budget_ns": 20_000_000}]);
+    assert_eq!(found["remedies"]["raise"], raise);
+}
+
+#[test]
 fn tasks_without_a_budget_are_left_out_with_a_word() {
     let text = "cpus = 1\nduration = \"1s\"\n[[task]]\nname = \"editor\"\nperiod = \"10ms\"\n\
                 work = { constant = \"9ms\" }\n";
