@@ -216,7 +216,7 @@ impl Run {
         let begin = Instant::now();
         if let Err(error) = held.go() {
             if let Some(Watch { service: Some(service), grant, .. }) = keeper.watch() {
-                let _ = service.release(grant.id); // it ends with the process anyway
+                let _ = service.release_own(grant.id); // it ends with the process anyway
             }
             complain!("onbeat: \"{}\" cannot be executed: {error}", program.display());
             self.finish(keeper.service());
@@ -285,7 +285,7 @@ impl Run {
             {
                 let got = match end {
                     Some(_) => self.settle(service, &watch.grant, pid as u32),
-                    None => service.release(watch.grant.id).map(Some).map_err(Into::into),
+                    None => service.release_own(watch.grant.id).map(Some).map_err(Into::into),
                 };
                 match got {
                     Ok(Some(got)) => {
@@ -366,7 +366,7 @@ impl Run {
             }
             let left = now.map_or(0, |r| r.threads);
             if left == 0 {
-                return match service.release(grant.id) {
+                return match service.release_own(grant.id) {
                     // Somebody else has ended it.
                     Err(Error::Failed { .. }) => anyhow::bail!(
                         "its reservation was given back before it ended; the service's log has its figures"

@@ -283,6 +283,11 @@ impl Service {
         self
     }
 
+    /// Where the service listens.
+    pub fn socket(&self) -> &Path {
+        &self.socket
+    }
+
     /// Whether the service has not closed the connection: it does so when nothing is asked for long, or when it ends.
     pub fn is_open(&self) -> bool {
         let mut byte = 0u8;
@@ -423,12 +428,25 @@ impl Service {
         }
     }
 
-    /// Gives reservation or group `id` back; returns what it got.
+    /// Gives reservation or group `id` back, whoever of this user made it; returns what it got.
     ///
     /// # Errors
     /// As [`Service::ask`].
     pub fn release(&mut self, id: u32) -> Result<protocol::Reservation, Error> {
-        match self.ask(&Request::Release { id })? {
+        self.give_back(id, false)
+    }
+
+    /// Gives back reservation `id`, which was made over this connection; returns what it got. If it has ended, or the
+    /// service has, another that has its number by now is left alone.
+    ///
+    /// # Errors
+    /// As [`Service::ask`]; [`Error::Failed`] if it is no more.
+    pub fn release_own(&mut self, id: u32) -> Result<protocol::Reservation, Error> {
+        self.give_back(id, true)
+    }
+
+    fn give_back(&mut self, id: u32, own: bool) -> Result<protocol::Reservation, Error> {
+        match self.ask(&Request::Release { id, own })? {
             Response::Released(got) => Ok(got),
             other => Err(unexpected(&other)),
         }
@@ -491,7 +509,7 @@ impl Reservation {
     /// As [`Service::release`]. The reservation ends with the process in any case.
     pub fn release(mut self) -> Result<protocol::Reservation, Error> {
         self.released = true;
-        self.service.release(self.grant.id)
+        self.service.release_own(self.grant.id)
     }
 }
 
@@ -499,7 +517,7 @@ impl Drop for Reservation {
     fn drop(&mut self) {
         if !self.released {
             // Nobody is left to tell; without a service there is no reservation either.
-            let _ = self.service.release(self.grant.id);
+            let _ = self.service.release_own(self.grant.id);
         }
     }
 }

@@ -45,7 +45,7 @@ fn agree(request: &Request) -> Response {
         Request::Reserve(_) => {
             Response::Granted { id: 7, policy: "g-edf+fcbs".into(), cpus: vec![0, 1] }
         }
-        Request::Release { id } => {
+        Request::Release { id, .. } => {
             Response::Released(Reservation { id: *id, jobs: 10, ..Default::default() })
         }
         _ => Response::Error { message: "what?".into(), remedy: "ask otherwise".into() },
@@ -78,7 +78,7 @@ fn a_reservation_is_asked_for_as_given_and_given_back() {
     assert_eq!((reserve.pid, reserve.budget_ns, reserve.period_ns), (42, 25, 41_000));
     assert_eq!((reserve.deadline_ns, reserve.marks), (Some(40_000), true));
     assert_eq!(reserve.cpus, Some(vec![1]));
-    assert_eq!(seen[1], Request::Release { id: 7 });
+    assert_eq!(seen[1], Request::Release { id: 7, own: false });
 }
 
 #[test]
@@ -135,7 +135,7 @@ fn the_c_example_compiles_and_runs_and_reports_refusals() {
     let output = run(fake.socket());
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     assert_eq!(String::from_utf8(output.stdout).unwrap().lines().count(), 10);
-    assert_eq!(fake.seen.join().unwrap().last(), Some(&Request::Release { id: 7 }));
+    assert_eq!(fake.seen.join().unwrap().last(), Some(&Request::Release { id: 7, own: true }));
 
     let output = run(Fake::start(refuse).socket());
     assert_eq!(output.status.code(), Some(1));

@@ -197,7 +197,7 @@ impl<E: Engine, S: System> Book<E, S> {
             Request::Group(group) => self.group(peer, &group),
             Request::Purse(purse) => self.purse(peer, &purse),
             Request::DropPurse { name } => self.drop_purse(peer, &name),
-            Request::Release { id } => self.release(peer, id).map(Response::Released),
+            Request::Release { id, own } => self.release(peer, id, own).map(Response::Released),
             Request::Status => Ok(self.status()),
             Request::Stats => Ok(Response::Stats { counters: self.counters() }),
             Request::Policies => Ok(Response::Policies {

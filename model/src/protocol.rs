@@ -38,6 +38,9 @@ pub enum Request {
     Release {
         /// As in [`Response::Granted`].
         id: u32,
+        /// Only if it was made over this connection: a number may be somebody else's by now.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        own: bool,
     },
     /// Which reservations there are.
     Status,

@@ -167,7 +167,7 @@ fn service(
                     policy: policy.into(),
                     cpus: vec![0],
                 },
-                Request::Release { id } => Response::Released(Reservation {
+                Request::Release { id, .. } => Response::Released(Reservation {
                     id: *id,
                     name: "task".into(),
                     jobs: 42,
@@ -210,7 +210,7 @@ fn the_two_tasks_have_a_hard_and_a_soft_reservation_where_the_policy_ranks() {
         assert_eq!([display, decode].map(|r| format!("{:?}", r.class)), classes);
         let threads = [display.thread.unwrap(), decode.thread.unwrap()];
         assert!(threads[0] != threads[1] && !threads.contains(&display.pid), "{seen:?}");
-        assert_eq!(rest, [Request::Release { id: 1 }, Request::Release { id: 2 }]);
+        assert_eq!(rest, [1, 2].map(|id| Request::Release { id, own: true }));
     }
 }
 

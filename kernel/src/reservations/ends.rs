@@ -8,10 +8,12 @@ use crate::engine::Engine;
 use crate::system::System;
 
 impl<E: Engine, S: System> Book<E, S> {
+    /// Gives a reservation back; `own`: only if it was made over the connection of who asks.
     pub(super) fn release(
         &mut self,
         peer: Peer,
         id: u32,
+        own: bool,
     ) -> Result<protocol::Reservation, Problem> {
         let known = self.held.get(&id).filter(|h| h.state != State::Closing);
         let Some(held) = known else {
@@ -21,6 +23,12 @@ impl<E: Engine, S: System> Book<E, S> {
             return problem(
                 format!("reservation {id} was made by another user"),
                 "release your own reservations only",
+            );
+        }
+        if own && held.connection != Some(peer.connection) {
+            return problem(
+                format!("reservation {id} is another one than was made over this connection"),
+                "see `status` for those held; one of your own you may release by its number",
             );
         }
         let members = self.members_of(id);

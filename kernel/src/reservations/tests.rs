@@ -18,6 +18,7 @@ use crate::system::Owner;
 mod accounts;
 mod beats;
 mod books;
+mod ends;
 mod parts;
 mod ranks;
 mod resize;
@@ -348,10 +349,14 @@ fn a_reservation_covers_all_threads_until_it_is_given_back() {
     fake.process(10, 1000, 5);
     let id = granted(book.answer(USER, ask(10, 25, 41)));
     assert_eq!(fake.members(id), [10, 11, 12, 13, 14]);
-    let Response::Released(got) = book.answer(USER, Request::Release { id }) else { panic!() };
+    let Response::Released(got) = book.answer(USER, Request::Release { id, own: false }) else {
+        panic!()
+    };
     assert_eq!((got.jobs, got.threads, got.uid), (7, 5, 1000));
     assert!(fake.0.borrow().servers.is_empty());
-    assert!(failed(book.answer(USER, Request::Release { id })).contains("no reservation"));
+    assert!(
+        failed(book.answer(USER, Request::Release { id, own: false })).contains("no reservation")
+    );
 }
 
 #[test]
@@ -362,8 +367,13 @@ fn nobody_reserves_for_or_releases_what_belongs_to_another() {
     assert!(failed(book.answer(OTHER, ask(10, 1, 10))).contains("does not belong to user 1001"));
     assert!(failed(book.answer(USER, ask(20, 1, 10))).contains("does not belong"));
     let id = granted(book.answer(USER, ask(10, 1, 10)));
-    assert!(failed(book.answer(OTHER, Request::Release { id })).contains("another user"));
-    assert!(matches!(book.answer(ROOT, Request::Release { id }), Response::Released(_)));
+    assert!(
+        failed(book.answer(OTHER, Request::Release { id, own: false })).contains("another user")
+    );
+    assert!(matches!(
+        book.answer(ROOT, Request::Release { id, own: false }),
+        Response::Released(_)
+    ));
     // A program that acts as two users belongs to neither alone.
     fake.0.borrow_mut().processes.get_mut(&10).unwrap().0.uids.insert(0);
     assert!(failed(book.answer(USER, ask(10, 1, 10))).contains("does not belong"));
@@ -459,7 +469,7 @@ fn a_refusal_names_values_that_are_then_granted() {
     };
     let (budget, period) = (refusal.nearest.budget_ns.unwrap(), refusal.nearest.period_ns.unwrap());
     let id = granted(book.answer(ROOT, with(budget, 7 * MS)));
-    book.answer(ROOT, Request::Release { id });
+    book.answer(ROOT, Request::Release { id, own: false });
     granted(book.answer(ROOT, with(5 * MS, period)));
 }
 
@@ -519,7 +529,9 @@ fn a_reservation_ends_with_its_program_and_who_asked_learns_what_it_got() {
         panic!()
     };
     assert!(reservations.is_empty() && more > free);
-    let Response::Released(got) = book.answer(USER, Request::Release { id }) else { panic!() };
+    let Response::Released(got) = book.answer(USER, Request::Release { id, own: false }) else {
+        panic!()
+    };
     assert_eq!(got.jobs, 7);
     assert!(fake.0.borrow().servers.is_empty());
 }

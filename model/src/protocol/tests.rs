@@ -35,17 +35,24 @@ fn requests_look_like_this_on_the_wire() {
         br#"{"op":"reserve","pid":42,"name":"mpv","budget_ns":25000000,"period_ns":41700000}"#;
     assert_eq!(parse_message::<Request>(short).unwrap(), Request::Reserve(reserve()));
     assert_eq!(parse_message::<Request>(br#"{"op":"status"}"#).unwrap(), Request::Status);
+    for (own, text) in
+        [(false, r#"{"op":"release","id":7}"#), (true, r#"{"op":"release","id":7,"own":true}"#)]
+    {
+        let release = Request::Release { id: 7, own };
+        assert_eq!(serde_json::to_string(&release).unwrap(), text);
+        assert_eq!(parse_message::<Request>(text.as_bytes()).unwrap(), release);
+    }
 }
 
 #[test]
 fn messages_arrive_in_order_until_the_other_side_closes() {
     let mut wire = Vec::new();
     write_message(&mut wire, &Request::Status).unwrap();
-    write_message(&mut wire, &Request::Release { id: 7 }).unwrap();
+    write_message(&mut wire, &Request::Release { id: 7, own: false }).unwrap();
     let mut input = &wire[..];
     let mut next = || read_message::<Request>(&mut input, REQUEST_BYTES).unwrap();
     assert_eq!(next(), Some(Request::Status));
-    assert_eq!(next(), Some(Request::Release { id: 7 }));
+    assert_eq!(next(), Some(Request::Release { id: 7, own: false }));
     assert_eq!(next(), None);
 }
 

@@ -83,6 +83,6 @@ impl Reserved {
     /// The service has gone.
     pub fn release(mut self) -> Result<Vec<Reservation>> {
         let Self { service, ids, .. } = &mut self;
-        ids.iter().map(|id| Ok(service.release(*id)?)).collect()
+        ids.iter().map(|id| Ok(service.release_own(*id)?)).collect()
     }
 }

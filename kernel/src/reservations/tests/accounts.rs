@@ -57,7 +57,7 @@ fn who_gives_all_back_and_reserves_anew_has_the_same_account_with_its_debts() {
     fake.process(10, 1000, 1);
     fake.process(12, 1001, 1);
     let id = granted(book.answer(USER, ask(10, 1, 10)));
-    book.answer(USER, Request::Release { id });
+    book.answer(USER, Request::Release { id, own: false });
     let others = granted(book.answer(OTHER, ask(12, 1, 10)));
     let id = granted(book.answer(USER, ask(10, 1, 10)));
     assert_eq!((limit(&fake, id).0, limit(&fake, others).0), (1, 2));
@@ -74,7 +74,7 @@ fn more_users_than_accounts_are_told_and_take_the_account_of_one_who_has_given_a
         (1000..last).map(|uid| granted(book.answer(user(uid), ask(uid, 1, 1000)))).collect();
     let words = failed(book.answer(user(last), ask(last, 1, 1000)));
     assert!(words.contains("63 users hold reservations"), "{words}");
-    book.answer(user(1003), Request::Release { id: ids[3] });
+    book.answer(user(1003), Request::Release { id: ids[3], own: false });
     let id = granted(book.answer(user(last), ask(last, 1, 1000)));
     assert_eq!(limit(&fake, id).0, 4);
 }

@@ -59,7 +59,7 @@ fn any_request() -> impl Strategy<Value = Request> {
     prop_oneof![
         6 => terms.prop_map(Request::Reserve),
         2 => groups,
-        3 => (0u32..10).prop_map(|id| Request::Release { id }),
+        3 => (0u32..10).prop_map(|id| Request::Release { id, own: false }),
         1 => Just(Request::Status),
         1 => Just(Request::Stats),
         1 => Just(Request::Beats),

@@ -50,12 +50,18 @@ fn parts_are_divided_anew_with_each_member_that_comes_or_goes() {
     let kinds = |id: u32| fake.0.borrow().servers[&id].0.kind;
     let kind = crate::settings::kind;
     assert_eq!((kinds(orders), kinds(deep)), (kind(Server::Cbs), kind(Server::CbsHard)));
-    assert!(matches!(book.answer(ROOT, Request::Release { id: task }), Response::Released(_)));
+    assert!(matches!(
+        book.answer(ROOT, Request::Release { id: task, own: false }),
+        Response::Released(_)
+    ));
     assert_eq!(
         (budget(light), budget(heavy), budget(deep)),
         (12 * MS / 5, 36 * MS / 5, 12 * MS / 5)
     );
-    assert!(matches!(book.answer(ROOT, Request::Release { id: heavy }), Response::Released(_)));
+    assert!(matches!(
+        book.answer(ROOT, Request::Release { id: heavy, own: false }),
+        Response::Released(_)
+    ));
     assert_eq!((budget(light), budget(deep)), (6 * MS, 6 * MS));
     let Response::Status { reservations, .. } = book.answer(ROOT, Request::Status) else {
         panic!()
@@ -77,7 +83,10 @@ fn who_would_leave_nothing_to_divide_is_refused_and_nothing_changes() {
     assert!(why.contains("too little would be left for the group \"light\""), "{why}");
     granted(book.answer(ROOT, member(10, 11, 20, "out")));
     assert_eq!(fake.0.borrow().servers[&light].0.budget, MS);
-    assert!(matches!(book.answer(ROOT, Request::Release { id: light }), Response::Released(_)));
+    assert!(matches!(
+        book.answer(ROOT, Request::Release { id: light, own: false }),
+        Response::Released(_)
+    ));
     granted(book.answer(ROOT, member(11, 1, 20, "out")));
     let why = failed(book.answer(ROOT, group("late", Some("out"), Some(1))));
     assert!(why.contains("too little is left of the group \"out\""), "{why}");

@@ -81,7 +81,10 @@ fn a_group_has_the_servers_of_best_effort_that_root_asks_for_and_both_go_togethe
     assert_eq!(made.len(), 2);
     let why = failed(book.answer(ROOT, with_servers("h", 4, TWO)));
     assert!(why.contains("\"g\" has best effort's servers"), "{why}");
-    assert!(matches!(book.answer(ROOT, Request::Release { id }), Response::Released(_)));
+    assert!(matches!(
+        book.answer(ROOT, Request::Release { id, own: false }),
+        Response::Released(_)
+    ));
     assert!(fake.0.borrow().servers.is_empty());
     granted(book.answer(ROOT, with_servers("h", 4, TWO)));
 }

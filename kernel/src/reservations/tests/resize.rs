@@ -114,7 +114,10 @@ fn processes_started_before_join_if_asked_for_and_only_those_of_the_same_user() 
     let Request::Reserve(plain) = ask(20, 5, 40) else { unreachable!() };
     let id = granted(book.answer(USER, Request::Reserve(plain.clone())));
     assert_eq!(fake.members(id), [20]);
-    assert!(matches!(book.answer(USER, Request::Release { id }), Response::Released(_)));
+    assert!(matches!(
+        book.answer(USER, Request::Release { id, own: false }),
+        Response::Released(_)
+    ));
     let all = Reserve { descendants: true, ..plain };
     let id = granted(book.answer(USER, Request::Reserve(all)));
     assert_eq!(fake.members(id), [20, 21, 22]);

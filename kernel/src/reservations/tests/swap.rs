@@ -122,7 +122,10 @@ fn what_would_no_longer_fit_refuses_the_swap_by_name_and_changes_nothing() {
     assert_eq!((sets(&mut book), fake.0.borrow().domains.clone()), before);
     assert!(fake.0.borrow().rules.is_empty());
     let first = fake.0.borrow().servers.keys().next().copied().unwrap();
-    assert!(matches!(book.answer(ROOT, Request::Release { id: first }), Response::Released(_)));
+    assert!(matches!(
+        book.answer(ROOT, Request::Release { id: first, own: false }),
+        Response::Released(_)
+    ));
     assert_eq!(swapped(book.answer(ROOT, to("default", "p-edf+cbs"))), 2);
     // One waits for 59 s where budgets are hard.
     fake.process(40, 0, 1);

@@ -22,7 +22,10 @@ fn threads_of_one_process_have_reservations_of_their_own() {
     let threads: Vec<_> = reservations.iter().map(|r| (r.pid, r.thread)).collect();
     assert_eq!(threads, [(10, 11), (10, 12)]);
     assert!(words(&mut book).contains("for work (thread 11 of process 10, user 1000)"));
-    let Response::Released(_) = book.answer(USER, Request::Release { id: first }) else { panic!() };
+    let Response::Released(_) = book.answer(USER, Request::Release { id: first, own: false })
+    else {
+        panic!()
+    };
     assert_eq!(fake.members(second), [12]);
     fake.kill(10);
     book.tick();
@@ -38,7 +41,7 @@ fn a_thread_has_no_second_reservation_and_none_beside_one_of_its_whole_process()
     assert!(again.contains("thread 11 of process 10 already has reservation"), "{again}");
     let whole = failed(book.answer(USER, ask(10, 2, 40)));
     assert!(whole.contains("thread 11 of process 10 already has reservation"), "{whole}");
-    book.answer(USER, Request::Release { id });
+    book.answer(USER, Request::Release { id, own: false });
     granted(book.answer(USER, ask(10, 2, 40)));
     let beside = failed(book.answer(USER, ask_for(11, 10, 2, 40)));
     assert!(beside.contains("process 10 already has reservation"), "{beside}");
