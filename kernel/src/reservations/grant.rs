@@ -244,8 +244,12 @@ impl<E: Engine, S: System> Book<E, S> {
         let total = self.user_total(peer.share);
         let held: Vec<(u32, &Demand)> = live.map(|h| (h.record.id, &h.demand)).collect();
         let ended = mine().filter(|h| h.state != State::Live).count();
-        let admission = &self.rooms[room].admission;
-        limits::user(total, &held, ended, demand, |smaller| admission.test(smaller))
+        limits::user(total, &held, ended, demand, |smaller| {
+            let mut admission = self.rooms[room].admission.clone();
+            // What it takes the place of is its own to have.
+            of.map(|id| admission.release(id));
+            admission.test(smaller)
+        })
     }
 
     pub(super) fn grant(

@@ -108,6 +108,17 @@ fn only_who_made_a_reservation_or_root_changes_it_and_within_the_user_s_share() 
 }
 
 #[test]
+fn what_a_user_s_limit_leaves_is_offered_whole_though_the_reservation_itself_is_in_the_way() {
+    let (mut book, _) = one_cpu();
+    granted(book.answer(ROOT, ask(10, 10, 40)));
+    let mine = granted(book.answer(USER, ask(20, 14, 40)));
+    // Half of the CPU is the user's. 38 - 10 - 14 = 14 ms are free beside it.
+    let nearest = refused(book.answer(USER, resize(mine, 30, 40))).nearest;
+    assert_eq!(nearest.budget_ns, Some(20 * MS));
+    granted(book.answer(USER, resize(mine, 20, 40)));
+}
+
+#[test]
 fn processes_started_before_join_if_asked_for_and_only_those_of_the_same_user() {
     let (mut book, fake) = one_cpu();
     fake.0.borrow_mut().parents.extend([(21, 20), (22, 20), (10, 20)]);
