@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! The book of reservations: answers requests, and ends what has ended. Knows nothing of sockets.
 
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
@@ -44,6 +45,8 @@ use rooms::{Room, sum};
 const ABOVE_FRESH: Duration = Duration::from_secs(1);
 /// How often it is renewed while reservations are held.
 const ABOVE_RENEW: Duration = Duration::from_secs(10);
+/// How long a look at the CPUs' idle time is good for: half of the shortest time between two looks of `onbeat top`.
+const IDLE_FRESH: Duration = Duration::from_millis(50);
 /// How often a program that creates threads meanwhile is looked through again.
 const LOOKS: usize = 100;
 /// Longest time that a thread that could run may have to rest, ns: below the 10 s of the kernel's watchdog.
@@ -151,6 +154,8 @@ pub struct Book<E, S> {
     notices: Vec<Notice>,
     /// Who beats, as found when it was looked last.
     beating: Option<beats::Beating>,
+    /// How long each CPU had been idle, and when that was looked up.
+    idle: RefCell<Option<(Instant, BTreeMap<u32, u64>)>>,
 }
 
 impl<E: Engine, S: System> Book<E, S> {
@@ -185,6 +190,7 @@ impl<E: Engine, S: System> Book<E, S> {
             above_at: Instant::now(),
             notices: Vec::new(),
             beating: None,
+            idle: RefCell::new(None),
         };
         book.note_above(above);
         book

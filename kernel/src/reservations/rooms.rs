@@ -2,6 +2,7 @@
 //! Sets of CPUs, each under a policy of its own and with an admission of its own.
 
 use std::collections::BTreeMap;
+use std::time::Instant;
 
 use onbeat_analysis::admission::Admission;
 use onbeat_model::others::Others;
@@ -9,7 +10,7 @@ use onbeat_model::protocol::{self, Reserve};
 use onbeat_model::taskset::home;
 use onbeat_model::units::{Fraction, clip};
 
-use super::{Book, Problem, problem};
+use super::{Book, IDLE_FRESH, Problem, problem};
 use crate::engine::Engine;
 use crate::machine::{cpus_of, mask_of, name_cpus};
 use crate::settings::Settings;
@@ -85,7 +86,7 @@ impl<E: Engine, S: System> Book<E, S> {
     /// The CPUs on line, and what has had them.
     pub(super) fn per_cpu(&self) -> Vec<protocol::Cpu> {
         let parts: Vec<_> = self.rooms.iter().map(Room::parts).collect();
-        let (served, idle) = (self.engine.served(), self.system.idle());
+        let (served, idle) = (self.engine.served(), self.idle());
         let one = |cpu: u32| {
             let room = self.rooms.iter().position(|room| room.settings.set >> cpu & 1 == 1);
             protocol::Cpu {
@@ -97,6 +98,16 @@ impl<E: Engine, S: System> Book<E, S> {
             }
         };
         cpus_of(self.online).into_iter().map(one).collect()
+    }
+
+    /// How long each CPU has been idle, ns. Looking it up takes the kernel far longer than all else of an answer, so
+    /// who asks again and again is told the same for a moment.
+    fn idle(&self) -> BTreeMap<u32, u64> {
+        let mut known = self.idle.borrow_mut();
+        if known.as_ref().is_none_or(|(at, _)| at.elapsed() >= IDLE_FRESH) {
+            *known = Some((Instant::now(), self.system.idle()));
+        }
+        known.as_ref().map(|(_, idle)| idle.clone()).unwrap_or_default()
     }
 
     /// The set of this name.

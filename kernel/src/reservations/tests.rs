@@ -22,6 +22,7 @@ mod ends;
 mod parts;
 mod ranks;
 mod resize;
+mod status;
 mod swap;
 mod threads;
 
@@ -49,6 +50,8 @@ struct World {
     /// What the scheduler says of wake-ups, and how often it has been asked.
     wakes: Wakes,
     looks: usize,
+    /// How often somebody has asked how long CPUs were idle.
+    idled: u64,
 }
 
 /// What can happen to a process between check and assignment.
@@ -261,6 +264,12 @@ impl System for Fake {
 
     fn above(&self) -> Above {
         self.0.borrow().above.clone()
+    }
+
+    fn idle(&self) -> BTreeMap<u32, u64> {
+        let mut world = self.0.borrow_mut();
+        world.idled += 1;
+        [(0, world.idled * MS)].into()
     }
 }
 
