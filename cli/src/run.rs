@@ -2,6 +2,7 @@
 //! `onbeat run`: a program under a reservation.
 
 mod auto;
+mod fit;
 mod needs;
 mod options;
 mod report;

@@ -1,32 +1,39 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! `onbeat run --auto`: finds out how often a program works and how much CPU time it needs, reserves that, and keeps it
-//! up to date. The rules are those of `onbeat_model::auto`; here are the service, the clock and the words.
+//! up to date. The rules are those of `onbeat_model::auto`; here are the service, the clock and the words. Neither a
+//! refusal nor an end of the service is the end of that: it is asked again.
 
 use std::ffi::OsString;
+use std::mem::discriminant;
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use onbeat_client::{Error, Grant, Params, Service};
+use onbeat_client::{Error, Params, Service};
 use onbeat_kernel::limits::BUDGET_MIN;
 use onbeat_model::auto::watch::{Look, Pulse, Watcher};
 use onbeat_model::auto::{Controller, Seen};
 use onbeat_model::beat::Rhythm;
 use onbeat_model::units::format_duration;
 
+use super::fit::{self, GRAIN, Has, rounded};
 use super::needs::Needs;
 use super::subject::Kin;
 use super::watch::Watch;
 use crate::guest::Signals;
+use crate::launch;
 
 /// How often it looks at the jobs of a program that has a reservation.
 pub const LOOK: Duration = Duration::from_millis(100);
 /// How often it looks for the rhythm of one that has none yet, ...
 const LISTEN: Duration = Duration::from_millis(500);
-/// ... for another rhythm, or for one after a long time in vain.
+/// ... for another rhythm, or for one after a long time in vain or a refusal.
 const LISTEN_ON: Duration = Duration::from_secs(1);
 /// After so long in vain it says so.
 const IN_VAIN: Duration = Duration::from_secs(3);
-/// What did not fit is not asked for again within that.
+/// What did not fit is not asked for again within that, ...
 const FULL: Duration = Duration::from_secs(2);
+/// ... and what could not be changed at all not within that.
+const FIXED: Duration = Duration::from_secs(10);
 /// A change is told if it is by this part of what was told before, and not more often than that.
 const TOLD: f64 = 0.25;
 const TELL: Duration = Duration::from_secs(5);
@@ -34,17 +41,13 @@ const TELL: Duration = Duration::from_secs(5);
 const MOST: f64 = 0.95;
 /// Where only the period is known, the first budget, as a part of it.
 const FIRST: f64 = 0.5;
-/// Budgets and periods are multiples of this, ns, for people to read.
-const GRAIN: u64 = 10_000;
 
 /// What a program that is measured has.
 enum State {
-    /// Nothing yet.
-    Listening(Service),
+    /// Nothing yet; the service, while there is one.
+    Listening(Option<Service>),
     /// A reservation, at least until it was lost.
     Holding(Box<Watch>, Box<Controller>),
-    /// Nothing, and nobody tries any more.
-    Over,
 }
 
 /// A program that is measured.
@@ -59,6 +62,7 @@ pub struct Auto {
     kin: Kin,
     /// Its jobs.
     pub needs: Needs,
+    socket: PathBuf,
     begun: Instant,
     listened: Instant,
     looked: Instant,
@@ -68,10 +72,10 @@ pub struct Auto {
     full: Option<Instant>,
     told: Option<(Instant, u64)>,
     vain: bool,
-    /// Why nobody tries to reserve any more.
-    failed: Option<String>,
-    /// Its budget cannot be changed.
-    fixed: bool,
+    /// Why nothing could be reserved when it was tried last.
+    failed: Option<Error>,
+    /// When its budget could not be changed, if that was the case at the last try.
+    fixed: Option<Instant>,
     on_change: Option<OsString>,
 }
 
@@ -89,7 +93,8 @@ impl Auto {
             params: params.with_descendants(),
             period,
             deadline,
-            state: State::Listening(service),
+            socket: service.socket().to_owned(),
+            state: State::Listening(Some(service)),
             watcher: Watcher::default(),
             kin: Kin::default(),
             needs: Needs::default(),
@@ -102,7 +107,7 @@ impl Auto {
             told: None,
             vain: false,
             failed: None,
-            fixed: false,
+            fixed: None,
             on_change,
         }
     }
@@ -129,16 +134,15 @@ impl Auto {
     /// The service, if there is one.
     pub fn service(self) -> Option<Service> {
         match self.state {
-            State::Listening(service) => Some(service),
+            State::Listening(service) => service,
             State::Holding(watch, _) => watch.service,
-            State::Over => None,
         }
     }
 
     /// Why nothing is reserved.
     pub fn why_nothing(&self) -> String {
         match &self.failed {
-            Some(why) => why.clone(),
+            Some(why) => why.to_string(),
             None if !self.vain => "there was too little time to find its rhythm".into(),
             None => format!("it has no rhythm: {}", self.watcher.reason()),
         }
@@ -147,21 +151,26 @@ impl Auto {
     /// Looks, if it is time to.
     pub fn look(&mut self, pid: u32, name: &str, signals: &Signals) {
         match &mut self.state {
-            State::Over => (),
             State::Listening(_) => {
-                let wait = if self.vain { LISTEN_ON } else { LISTEN };
+                let long = self.vain || self.failed.is_some();
+                let wait = if long { LISTEN_ON } else { LISTEN };
                 if self.listened.elapsed() >= wait {
                     self.listen(pid, name);
                 }
             }
             State::Holding(watch, controller) => {
                 let params = &self.params.clone().resized(controller.budget(), watch.agreed.1);
-                let agreed = watch.agreed.0;
+                let (agreed, held) = (watch.agreed.0, watch.held);
                 watch.look(pid, name, params, signals);
                 if !watch.held {
                     return;
                 }
-                // Somebody else has changed it, and may.
+                if !held {
+                    // It is another reservation, of perhaps another service.
+                    (self.noted, self.exhausted, self.fixed) = (0, 0, None);
+                    self.full = Some(Instant::now()).filter(|_| watch.agreed.0 < agreed);
+                }
+                // Somebody else has changed it, and may; or there was no room for all of it again.
                 if watch.agreed.0 != agreed {
                     controller.has(watch.agreed.0);
                 }
@@ -178,9 +187,8 @@ impl Auto {
     /// What beats in the program now, and the look of the watcher.
     fn rhythms(&mut self, pid: u32) -> Result<Option<Pulse>, Error> {
         let service = match &mut self.state {
-            State::Listening(service) => Some(service),
+            State::Listening(service) => service.as_mut(),
             State::Holding(watch, _) => watch.service.as_mut(),
-            State::Over => None,
         };
         let Some(service) = service else { return Ok(None) };
         let elapsed = self.listened.elapsed().as_nanos() as u64;
@@ -194,13 +202,22 @@ impl Auto {
 
     /// Looks for the rhythm of a program that has none yet.
     fn listen(&mut self, pid: u32, name: &str) {
+        if let State::Listening(service @ None) = &mut self.state {
+            *service = launch::ready(&self.socket);
+            if service.is_none() {
+                self.listened = Instant::now();
+                return;
+            }
+            complain!("onbeat: the service is back, and {name} is measured again");
+            self.failed = None;
+        }
         match self.rhythms(pid) {
             Ok(Some(pulse)) => {
                 if let Err(error) = self.reserve(pid, name, pulse) {
-                    self.give_up(name, &error);
+                    self.put_off(name, error);
                 }
             }
-            Ok(None) if !self.vain && self.begun.elapsed() >= IN_VAIN => {
+            Ok(None) if !self.vain && self.failed.is_none() && self.begun.elapsed() >= IN_VAIN => {
                 self.vain = true;
                 complain!(
                     "onbeat: {name} has no rhythm: {}; it goes on without a reservation until it has one (--period and \
@@ -210,40 +227,44 @@ impl Auto {
             }
             // It is busy.
             Ok(None) | Err(Error::Mute | Error::Starting(_)) => (),
-            Err(error) => {
-                self.give_up(name, &error);
-            }
+            Err(error) => self.put_off(name, error),
         }
     }
 
-    fn give_up(&mut self, name: &str, error: &Error) {
-        complain!("onbeat: {name} goes on without a reservation: {error}");
-        self.failed = Some(error.to_string());
-        self.state = State::Over;
+    /// Nothing is reserved for now. It is tried again, with what the program needs by then; why is said once.
+    fn put_off(&mut self, name: &str, error: Error) {
+        self.watcher = Watcher::default();
+        if matches!(error, Error::NoService { .. } | Error::Protocol(_)) {
+            self.state = State::Listening(None);
+        }
+        let same = |before: &Error| discriminant(before) == discriminant(&error);
+        if !self.failed.as_ref().is_some_and(same) {
+            complain!(
+                "onbeat: {name} goes on without a reservation, and it is tried again: {error}"
+            );
+        }
+        self.failed = Some(error);
     }
 
     /// Reserves, as much of it as there is room for.
     fn reserve(&mut self, pid: u32, name: &str, pulse: Pulse) -> Result<(), Error> {
-        let State::Listening(mut service) = std::mem::replace(&mut self.state, State::Over) else {
-            return Ok(());
-        };
+        let State::Listening(service) = &mut self.state else { return Ok(()) };
+        let Some(mut there) = service.take() else { return Ok(()) };
         let period = pulse.period.next_multiple_of(GRAIN);
         let period = if self.period.is_some() { pulse.period } else { period };
         let most = self.most(period);
-        let mut budget = rounded(pulse.budget, most);
-        let mut ask =
-            |budget: u64| service.reserve(pid, name, &self.params.clone().resized(budget, period));
-        let grant: Grant = match ask(budget) {
-            Err(Error::Refused(refusal)) => match refusal.nearest.budget_ns {
-                Some(nearest) if nearest >= BUDGET_MIN => {
-                    budget = nearest;
-                    self.full = Some(Instant::now());
-                    ask(budget)?
-                }
-                _ => return Err(Error::Refused(refusal)),
-            },
-            other => other?,
+        let wanted = rounded(pulse.budget, most);
+        let params = self.params.clone().resized(wanted, period);
+        let granted = fit::reserve(&mut there, pid, name, &params);
+        let (grant, budget) = match granted {
+            Ok(granted) => granted,
+            Err(error) => {
+                self.state = State::Listening(Some(there));
+                return Err(error);
+            }
         };
+        self.full = Some(Instant::now()).filter(|_| budget < wanted);
+        (self.failed, self.fixed) = (None, None);
         complain!(
             "onbeat: {name} has {} every {}{}",
             format_duration(budget),
@@ -257,7 +278,8 @@ impl Auto {
         self.told = Some((Instant::now(), budget));
         self.noted = 0;
         self.exhausted = 0;
-        let watch = Watch::new(service, grant, (budget, period), self.on_change.take());
+        let mut watch = Watch::new(there, grant, (budget, period), self.on_change.take());
+        watch.persists = true;
         let controller = Controller::new(period, budget, BUDGET_MIN, most);
         self.state = State::Holding(Box::new(watch), Box::new(controller));
         Ok(())
@@ -289,7 +311,7 @@ impl Auto {
         let at = self.begun.elapsed().as_nanos() as u64;
         let before = controller.budget();
         let Some(wanted) = controller.look(&Seen { at, jobs, exhausted }) else { return };
-        if self.fixed {
+        if self.fixed.is_some_and(|at| at.elapsed() < FIXED) {
             return controller.has(before);
         }
         if wanted > before && self.full.is_some_and(|at| at.elapsed() < FULL) {
@@ -304,6 +326,7 @@ impl Auto {
                 return self.stay(name, &error);
             }
         };
+        self.fixed = None;
         if has.refused {
             self.full = Some(Instant::now());
         }
@@ -320,7 +343,11 @@ impl Auto {
         let State::Holding(watch, controller) = &mut self.state else { return };
         let has = match resize(watch, rounded(pulse.budget, most), period) {
             Ok(has) => has,
-            Err(error) => return self.stay(name, &error),
+            Err(error) => {
+                let (budget, period) = watch.agreed;
+                self.watcher = Watcher::new(Some(Pulse { period, budget }));
+                return self.stay(name, &error);
+            }
         };
         if has.period != period {
             // The old rhythm is the one that is reserved for: the new one is found again.
@@ -332,11 +359,10 @@ impl Auto {
         self.tell(name, has);
     }
 
-    /// The budget cannot be changed; why, is said if it never can be: of a service that ends the watch tells.
+    /// The budget cannot be changed for now; why, is said once: of a service that ends the watch tells.
     fn stay(&mut self, name: &str, error: &Error) {
-        if matches!(error, Error::Failed { .. }) && !self.fixed {
-            self.fixed = true;
-            complain!("onbeat: {name} keeps what it has: {error}");
+        if matches!(error, Error::Failed { .. }) && self.fixed.replace(Instant::now()).is_none() {
+            complain!("onbeat: {name} keeps what it has, and it is tried again: {error}");
         }
     }
 
@@ -359,37 +385,16 @@ impl Auto {
     }
 }
 
-/// What a reservation has after another budget was asked for, ns.
-#[derive(Debug, Clone, Copy)]
-struct Has {
-    budget: u64,
-    period: u64,
-    /// It is less than asked for.
-    refused: bool,
-}
-
 /// Asks for another budget and period, or as much of it as there is room for.
 fn resize(watch: &mut Watch, budget: u64, period: u64) -> Result<Has, Error> {
-    let (id, old) = (watch.grant.id, watch.agreed);
-    let unchanged = Has { budget: old.0, period: old.1, refused: true };
-    let Some(service) = &mut watch.service else { return Ok(unchanged) };
-    let (budget, refused) = match service.resize(id, budget, period) {
-        Err(Error::Refused(refusal)) => {
-            let better = |nearest: &u64| *nearest > old.0 || period != old.1;
-            let nearest = refusal.nearest.budget_ns.filter(|n| *n >= BUDGET_MIN).filter(better);
-            let Some(nearest) = nearest else { return Ok(unchanged) };
-            match service.resize(id, nearest, period) {
-                Err(Error::Refused(_)) => return Ok(unchanged),
-                other => (nearest, other.map(|_| true)?),
-            }
-        }
-        other => (budget, other.map(|_| false)?),
+    let old = watch.agreed;
+    let Some(service) = &mut watch.service else {
+        return Ok(Has { budget: old.0, period: old.1, refused: true });
     };
-    watch.agreed = (budget, period);
-    Ok(Has { budget, period, refused })
+    let has = fit::resize(service, watch.grant.id, old, (budget, period))?;
+    watch.agreed = (has.budget, has.period);
+    Ok(has)
 }
 
-/// A budget that people like to read, at most `most`.
-fn rounded(budget: u64, most: u64) -> u64 {
-    budget.next_multiple_of(GRAIN).min(most / GRAIN * GRAIN).max(BUDGET_MIN)
-}
+#[cfg(test)]
+mod tests;

@@ -3,6 +3,7 @@
 //! it is back.
 
 use std::ffi::OsString;
+use std::path::PathBuf;
 use std::process::{Child, Command};
 use std::time::{Duration, Instant};
 
@@ -10,6 +11,7 @@ use onbeat_client::{Error, Grant, Params, Service};
 use onbeat_model::protocol::{Request, Reservation, Response};
 use onbeat_model::units::format_duration;
 
+use super::fit;
 use crate::guest::Signals;
 use crate::launch;
 
@@ -17,6 +19,8 @@ use crate::launch;
 pub const LOOK: Duration = Duration::from_millis(500);
 /// How often it asks a service that holds few reservations for its status; one that holds more it asks less often.
 const ASK: Duration = Duration::from_secs(1);
+/// How often it asks one that has refused a reservation.
+const AGAIN: Duration = Duration::from_secs(2);
 /// Reservations of which the status takes about as long as one request does.
 const FEW: u32 = 50;
 
@@ -68,6 +72,11 @@ pub struct Watch {
     pub held: bool,
     /// Budget and period that it should have, ns.
     pub agreed: (u64, u64),
+    /// A service that is back is asked until there is room, and for as much as there is room for.
+    pub persists: bool,
+    /// Such a service has refused it; it is not asked again before.
+    refused: Option<Instant>,
+    socket: PathBuf,
     unguaranteed: bool,
     asks: Instant,
     /// Nobody tries again.
@@ -85,17 +94,27 @@ impl Watch {
         on_change: Option<OsString>,
     ) -> Self {
         Self {
+            socket: service.socket().to_owned(),
             service: Some(service),
             grant,
             lost: false,
             held: true,
             agreed,
+            persists: false,
+            refused: None,
             unguaranteed: false,
             asks: Instant::now() + ASK,
             over: false,
             on_change,
             told: Vec::new(),
         }
+    }
+
+    /// The next look asks the service.
+    #[cfg(test)]
+    pub fn asks_now(&mut self) {
+        self.asks = Instant::now();
+        self.refused = self.refused.and_then(|at| at.checked_sub(AGAIN));
     }
 
     /// Looks; `name` is the program's, whose first process is `pid`.
@@ -107,10 +126,14 @@ impl Watch {
         if self.service.is_none() {
             return self.come_back(pid, name, params, signals);
         }
-        if Instant::now() < self.asks && self.service.as_ref().is_some_and(Service::is_open) {
+        let open = self.service.as_ref().is_some_and(Service::is_open);
+        if open && Instant::now() < self.asks {
             return;
         }
-        let answer = self.service.as_mut().map(|service| service.ask(&Request::Status));
+        // It keeps the connections of those who hold something: after one that is closed a service that answers is
+        // another one.
+        let service = self.service.as_mut().filter(|_| open);
+        let answer = service.map(|service| service.ask(&Request::Status));
         match answer {
             Some(Ok(Response::Status { reservations, .. })) => {
                 self.asks = Instant::now() + ASK * (1 + reservations.len() as u32 / FEW);
@@ -156,21 +179,44 @@ impl Watch {
 
     /// Asks for the reservation again, if there is a service.
     fn come_back(&mut self, pid: u32, name: &str, params: &Params, signals: &Signals) {
-        let Some(mut service) = launch::ready(&launch::socket()) else { return };
+        if self.refused.is_some_and(|at| at.elapsed() < AGAIN) {
+            return;
+        }
+        let Some(mut service) = launch::ready(&self.socket) else { return };
         // It has children by now.
-        match service.reserve(pid, name, &params.clone().with_descendants()) {
-            Ok(grant) => {
+        let params = params.clone().with_descendants();
+        let granted = match self.persists {
+            true => fit::reserve(&mut service, pid, name, &params),
+            false => service.reserve(pid, name, &params).map(|grant| (grant, params.budget())),
+        };
+        match granted {
+            Ok((grant, budget)) => {
+                let period = params.period();
+                let less = match budget < params.budget() {
+                    true => {
+                        format!(
+                            ", with room for {} every {}",
+                            format_duration(budget),
+                            format_duration(period)
+                        )
+                    }
+                    false => String::new(),
+                };
                 self.grant = grant;
-                self.agreed = (params.budget(), params.period());
-                self.unguaranteed = false;
+                self.agreed = (budget, period);
+                (self.unguaranteed, self.refused) = (false, None);
                 self.service = Some(service);
                 self.asks = Instant::now() + ASK;
-                self.change(Change::Restored, name, "the service is back", signals);
+                let why = format!("the service is back{less}");
+                self.change(Change::Restored, name, &why, signals);
             }
             Err(error @ (Error::Refused(_) | Error::Failed { .. })) => {
-                self.over = true;
-                let why = format!("the service is back, and refuses it: {error}");
-                self.change(Change::Refused, name, &why, signals);
+                self.over = !self.persists;
+                let again = if self.persists { ", and is asked again" } else { "" };
+                let why = format!("the service is back, and refuses it{again}: {error}");
+                if self.refused.replace(Instant::now()).is_none() {
+                    self.change(Change::Refused, name, &why, signals);
+                }
             }
             // Not yet.
             Err(_) => (),
