@@ -1,7 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! `onbeat status --watch` and `onbeat top` before a service that exists only here.
+//! `onbeat status --watch`, `onbeat top` and `onbeat run` before a service that exists only here.
 
 mod common;
+#[path = "common/fake.rs"]
+mod fake;
+#[path = "status/run.rs"]
+mod run;
 
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -163,7 +167,13 @@ fn each_field_of_the_answers_is_in_the_documentation_and_each_there_is_one() {
         free,
         best_effort,
         per_cpu,
-        reservations: vec![Reservation { thread, group, set, ..Default::default() }],
+        reservations: vec![Reservation {
+            thread,
+            group,
+            set,
+            unguaranteed: true,
+            ..Default::default()
+        }],
         sets: vec![Set {
             name: "default".into(),
             cpus: vec![0],
@@ -183,17 +193,26 @@ fn each_field_of_the_answers_is_in_the_documentation_and_each_there_is_one() {
     let beat = Beat { pid: 1, thread: 1, uid: 1, name, program, reservation: None, rhythm };
     let beats = Response::Beats { threads: vec![beat], left_out: 0 };
     for (section, answer) in [("status", status), ("beats", beats)] {
-        let mut names = BTreeSet::new();
-        fields(&serde_json::to_value(answer).unwrap(), &mut names);
-        let documented = documented(section);
-        let missing: Vec<_> = names.difference(&documented).collect();
-        assert!(missing.is_empty(), "{section}: not in docs/json.md: {missing:?}");
-        let is_name = |text: &&String| {
-            text.contains('_') && text.chars().all(|c| c == '_' || c.is_ascii_lowercase())
-        };
-        let gone: Vec<_> = documented.difference(&names).filter(is_name).collect();
-        assert!(gone.is_empty(), "{section}: only in docs/json.md: {gone:?}");
+        compare(section, &[], &[serde_json::to_value(answer).unwrap()]);
     }
+}
+
+/// Each field of these answers is in that section, or in one of the others that it is said to be like; and each in the
+/// section is one.
+fn compare(section: &str, others: &[&str], answers: &[Value]) {
+    let mut names = BTreeSet::new();
+    answers.iter().for_each(|answer| fields(answer, &mut names));
+    let own = documented(section);
+    let mut all = own.clone();
+    others.iter().for_each(|other| all.extend(documented(other)));
+    let missing: Vec<_> = names.difference(&all).collect();
+    assert!(missing.is_empty(), "{section}: not in docs/json.md: {missing:?}");
+    let is_name = |text: &&String| {
+        text.contains('_')
+            && text.chars().all(|c| c == '_' || c.is_ascii_lowercase() || c.is_ascii_digit())
+    };
+    let gone: Vec<_> = own.difference(&names).filter(is_name).collect();
+    assert!(gone.is_empty(), "{section}: only in docs/json.md: {gone:?}");
 }
 
 #[test]

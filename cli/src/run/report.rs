@@ -88,37 +88,7 @@ pub fn report(
     needs: Option<Summary>,
     words: &str,
 ) -> Result<()> {
-    let elapsed_ns = elapsed.as_nanos() as u64;
-    // What ended sooner had one period all the same.
-    let lasted = u128::from(elapsed_ns.max(got.period_ns).max(1));
-    let per_period = u128::from(got.consumed_ns) * u128::from(got.period_ns) / lasted;
-    let report = Report {
-        program: &got.name,
-        policy: &grant.policy,
-        cpus: &grant.cpus,
-        budget_ns: got.budget_ns,
-        period_ns: got.period_ns,
-        deadline_ns: got.deadline_ns,
-        elapsed_ns,
-        jobs: got.jobs,
-        misses: got.misses,
-        owed: got.owed,
-        owed_late: got.owed_late,
-        owed_tardiness_max_ns: got.owed_tardiness_max_ns,
-        tardiness_max_ns: got.tardiness_max_ns,
-        tardiness_mean_ns: got.tardiness_sum_ns / got.jobs.max(1),
-        budget_used_per_period_ns: per_period as u64,
-        exhaustions: got.exhaustions,
-        cpu_time_ns: got.consumed_ns,
-        donated_ns: got.donated_ns,
-        received_ns: got.received_ns,
-        exit_status,
-        measured: needs.map(|needs| Measured {
-            needs,
-            enough_ns: needs.enough(),
-            options: needs.options(got.period_ns),
-        }),
-    };
+    let report = Report::of(grant, got, elapsed, exit_status, needs);
     if json {
         print(&(serde_json::to_string(&report)? + "\n"))?;
     } else {
@@ -129,6 +99,53 @@ pub fn report(
         }
     }
     Ok(())
+}
+
+impl<'a> Report<'a> {
+    fn of(
+        grant: &'a Grant,
+        got: &'a protocol::Reservation,
+        elapsed: Duration,
+        exit_status: u8,
+        needs: Option<Summary>,
+    ) -> Self {
+        let elapsed_ns = elapsed.as_nanos() as u64;
+        // It may be younger than the program. What ended sooner had one period all the same.
+        let age = if got.age_ns == 0 { elapsed_ns } else { got.age_ns };
+        let lasted = u128::from(age.max(got.period_ns).max(1));
+        let per_period = u128::from(got.consumed_ns) * u128::from(got.period_ns) / lasted;
+        // Where it is served may have changed; a service from before that was told tells nothing.
+        let told = !got.policy.is_empty();
+        let (policy, cpus) =
+            if told { (&got.policy, &got.cpus) } else { (&grant.policy, &grant.cpus) };
+        Self {
+            program: &got.name,
+            policy,
+            cpus,
+            budget_ns: got.budget_ns,
+            period_ns: got.period_ns,
+            deadline_ns: got.deadline_ns,
+            elapsed_ns,
+            jobs: got.jobs,
+            misses: got.misses,
+            owed: got.owed,
+            owed_late: got.owed_late,
+            owed_tardiness_max_ns: got.owed_tardiness_max_ns,
+            tardiness_max_ns: got.tardiness_max_ns,
+            tardiness_mean_ns: got.tardiness_sum_ns / got.jobs.max(1),
+            budget_used_per_period_ns: per_period as u64,
+            exhaustions: got.exhaustions,
+            cpu_time_ns: got.consumed_ns,
+            donated_ns: got.donated_ns,
+            received_ns: got.received_ns,
+            exit_status,
+            measured: needs.map(|needs| Measured {
+                needs,
+                enough_ns: needs.enough(),
+                options: needs.options(got.period_ns),
+            }),
+        }
+    }
 }
 
 impl std::fmt::Display for Report<'_> {
@@ -178,5 +195,31 @@ impl std::fmt::Display for Report<'_> {
             needs.jobs
         )?;
         writeln!(f, "  enough     {} every {}", ms(*enough_ns), format_duration(self.period_ns))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_report_names_the_policy_and_the_cpus_that_served_at_the_end() {
+        let grant = Grant { id: 3, policy: "g-edf+cbs".into(), cpus: vec![0, 1] };
+        let of = |got: &protocol::Reservation| {
+            let report = Report::of(&grant, got, Duration::from_secs(4), 0, None);
+            (report.policy.to_owned(), report.cpus.to_vec(), report.budget_used_per_period_ns)
+        };
+        // Granted anew under another policy, a second before the end.
+        let got = protocol::Reservation {
+            policy: "p-edf+cbs-hard".into(),
+            cpus: vec![1],
+            period_ns: 10_000_000,
+            consumed_ns: 200_000_000,
+            age_ns: 1_000_000_000,
+            ..Default::default()
+        };
+        assert_eq!(of(&got), ("p-edf+cbs-hard".into(), vec![1], 2_000_000));
+        let old = protocol::Reservation { policy: String::new(), age_ns: 0, ..got };
+        assert_eq!(of(&old), ("g-edf+cbs".into(), vec![0, 1], 500_000));
     }
 }
