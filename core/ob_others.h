@@ -237,8 +237,13 @@ OB_FN void ob_others_put(ob_p ob OB_ARG, ob_task_p t OB_ARG, u64 from)
 	u64 here = t->cpus & OB_BIT(t->cpu);
 	/* Those that it took turns with: time may pass slower for others, that wait elsewhere. */
 	ob_node_p first = ob_tree_first(&ob->best_effort, here ? here : t->cpus);
-	u64 most = first ? ob_others_where(first) + ob_virtual(t, OB_OTHERS_LEAD) : OB_NEVER;
+	u64 most = OB_NEVER;
 
+	if (first) {
+		most = ob_others_where(first);
+		most = ob_max(most - ob_min(most, OB_OTHERS_FAR), ((ob_task_p)first)->at);
+		most += ob_virtual(t, OB_OTHERS_LEAD);
+	}
 	ob_among_place(ob, t, most, from);
 	t->placed = (u8)ob->others;
 	t->node.mask = ob_others_mask(ob, t);
@@ -306,7 +311,7 @@ OB_INLINE ob_task_p ob_others_take(ob_p ob, ob_cpu_p c, u64 now)
 	ob_task_p t = ob_others_impatient(ob, OB_BIT(c->id), now);
 
 	if (t) {
-		/* Out of turn. Where time passes faster it may be far ahead: that is no measure here. */
+		/* Out of turn: where it is in virtual time is no measure here. */
 		ob_others_remove(ob, t, now);
 		return t;
 	}

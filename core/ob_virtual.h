@@ -17,6 +17,9 @@
 #define OB_OTHERS_ROUND 5000000000ULL
 #define OB_OTHERS_TURN_LEAST 20000ULL
 
+/* Keys may be so far ahead of where threads are in virtual time, ns. */
+#define OB_OTHERS_FAR 100000000ULL
+
 /* Keys from here on are no virtual times: where who waits is in virtual time says its `at`. */
 #define OB_OTHERS_APART (1ULL << 61)
 

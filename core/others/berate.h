@@ -20,11 +20,11 @@
 
 /* Who is bound by the CPU has its deadline so far away, ns: those who sleep may lead it by as much
  * in virtual time, at most. */
-#define OB_BERATE_FAR 100000000ULL
+#define OB_BERATE_FAR OB_OTHERS_FAR
 
 /* By what they may not. Of n who share a CPU for 10 s each has 10 s / n, of which what they may is
  * the 50th part at most (sim/tests/cheats.rs), if one more wakes. */
-OB_INLINE u64 ob_berate_handicap(ob_p ob)
+OB_FN u64 ob_berate_handicap(ob_p ob OB_ARG)
 {
 	u64 cpus = ob_max(ob->nr_cpus, 1);
 
@@ -73,11 +73,12 @@ OB_INLINE int ob_berate_light(ob_task_p t)
 
 OB_INLINE void ob_berate_place(ob_p ob, ob_task_p t, u64 most, u64 from)
 {
-	u64 credit = t->told ? ob->slice / 2 : OB_BERATE_CREDIT;
+	/* A new one has had no less than its part. */
+	u64 credit = t->told ? ob->slice / 2 : t->vtime ? OB_BERATE_CREDIT : ob->slice;
 
-	/* The first who waits may stand so far before its deadline. */
-	most +=
-	    most < OB_NEVER - OB_BERATE_FAR - OB_BERATE_MOST ? OB_BERATE_FAR + OB_BERATE_MOST : 0;
+	/* What it may lead others by when it wakes, and uses then, it has had here. */
+	if (most != OB_NEVER && t->burst)
+		most += OB_BERATE_FAR - ob_berate_handicap(ob) + ob_berate_virtual(t, t->burst);
 	if (from != OB_NEVER)
 		t->vtime = ob_max(ob_min(t->vtime, most), from - ob_min(credit, from));
 	/* It may be here from a reservation, awake. */
@@ -87,7 +88,7 @@ OB_INLINE void ob_berate_place(ob_p ob, ob_task_p t, u64 most, u64 from)
 		t->due = ob_min(t->due, from - ob_min(OB_BERATE_CREDIT, from) + t->burst);
 	t->node.key = t->due - (t->vtime > most ? t->vtime - most : 0);
 	/* Before its deadline who has little weight may be far behind. */
-	t->at = t->vtime;
+	t->at = ob_min(t->vtime, most);
 	t->parts = (u32)ob_max(t->weight / 16, 1);
 	t->notable = 1;
 }

@@ -34,11 +34,11 @@ fn churn(flavour: Flavour, acts: u32, options: &[&str]) {
 
 #[test]
 fn no_task_is_lost_while_tasks_reservations_and_schedulers_come_and_go() {
-    churn(Flavour::Plain, 30, &["--seconds", "7", "--seed", "1", "--no-hotplug"]);
+    churn(Flavour::Plain, 15, &["--seconds", "4", "--seed", "1", "--no-hotplug"]);
 }
 
 #[test]
 fn no_task_is_lost_on_preempt_rt_either() {
-    let options = ["--seconds", "7", "--seed", "2", "--tasks", "30", "--no-hotplug"];
-    churn(Flavour::Rt, 20, &options);
+    let options = ["--seconds", "4", "--seed", "2", "--tasks", "30", "--no-hotplug"];
+    churn(Flavour::Rt, 12, &options);
 }
