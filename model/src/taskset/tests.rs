@@ -80,7 +80,7 @@ fn every_key_arrives_where_it_belongs() {
         Some(BestEffort {
             count: 8,
             nice: 5,
-            order: Others::Fair,
+            order: Others::Berate,
             baseline: None,
             servers: None,
             group: None,

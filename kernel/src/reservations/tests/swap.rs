@@ -151,7 +151,7 @@ fn whoever_may_not_or_names_what_is_not_there_gets_a_remedy() {
         assert!(why.contains(says), "{request:?}: {why}");
     }
     assert!(fake.0.borrow().domains.is_empty());
-    let answer = book.answer(ROOT, Request::Reorder { order: "berate".into() });
+    let answer = book.answer(ROOT, Request::Reorder { order: "fair".into() });
     assert!(matches!(answer, Response::Swapped { .. }), "{answer:?}");
     assert_eq!(fake.0.borrow().others, 1);
     swapped(book.answer(ROOT, to("default", "g-edzl+cbs")));
