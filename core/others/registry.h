@@ -37,9 +37,9 @@
 #include "../ob_virtual.h"
 
 #define OB_OTHERS(X)                                                               \
+	X(FAIR, fair, "fair", "who has had least for its weight first")            \
 	X(BERATE, berate, "berate",                                                \
 	  "who is to sleep soonest within its part first: deadlines are inferred") \
-	X(FAIR, fair, "fair", "who has had least for its weight first")            \
 	X(BEST, best, "best", "who wakes at steady intervals first, by when it will wake next")
 
 #include "fair.h"
