@@ -8,7 +8,7 @@
 CARGO ?= cargo
 BIN := target/release
 VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml)
-# The name by which programs ask for the client library (client/build.rs).
+# The name by which programs ask for the client library (client/c/build.rs).
 SONAME := libonbeat_client.so.$(firstword $(subst ., ,$(VERSION)))
 
 # Those for users, which have manual pages and completions.

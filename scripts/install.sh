@@ -88,8 +88,8 @@ configuration packaging/onbeat.toml "$SYSCONFDIR/onbeat/onbeat.toml"
 file 644 "$built/$library" "$LIBDIR/$library.$version"
 link "$library.$version" "$LIBDIR/$soname"
 link "$soname" "$LIBDIR/$library"
-file 644 client/include/onbeat.h "$PREFIX/include/onbeat.h"
-filled client/onbeat-client.pc.in "$LIBDIR/pkgconfig/onbeat-client.pc"
+file 644 client/c/include/onbeat.h "$PREFIX/include/onbeat.h"
+filled client/c/onbeat-client.pc.in "$LIBDIR/pkgconfig/onbeat-client.pc"
 
 if [ "$verb" = uninstall ]; then
     for folder in "$own" "$SYSCONFDIR/onbeat" "$PREFIX/share/onbeat"; do

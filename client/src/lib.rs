@@ -2,7 +2,8 @@
 //! The `client` room of Onbeat: how a program asks for a reservation and keeps its beat.
 //!
 //! [`Service`] speaks with the reservation service, [`Reservation`] is what it grants, and
-//! [`Beat`] releases jobs on time. Programs in C use the same through `include/onbeat.h`.
+//! [`Beat`] releases jobs on time. Programs in C use the same through
+//! `c/include/onbeat.h`.
 //!
 //! ```no_run
 //! use onbeat_client::{Beat, Params, Reservation};
@@ -20,7 +21,6 @@
 
 mod beat;
 mod change;
-mod ffi;
 mod service;
 
 pub use beat::{Beat, job_done};

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The C interface; `include/onbeat.h` is its reference. Nothing unwinds into C: every entry
+//! The client library for programs in C; `include/onbeat.h` is its reference. Nothing unwinds into C: every entry
 //! catches panics, and answers with 0 or a negative errno.
 
-use crate::{Beat, Change, Error, Params, Reservation, job_done};
+use client::{Beat, Change, Error, Params, Reservation, job_done};
 use onbeat_model::protocol::ProtocolError;
 use std::cell::RefCell;
 use std::ffi::{CStr, CString, c_char, c_int};
@@ -185,4 +185,32 @@ pub unsafe extern "C" fn onbeat_release(onbeat: *mut Onbeat) -> c_int {
 pub extern "C" fn onbeat_message() -> *const c_char {
     // The string lives until the same thread's next failure.
     MESSAGE.with(|slot| slot.borrow().as_ptr())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    /// Words of `text` that begin with "onbeat_" and after which comes `end`.
+    fn names<'a>(text: &'a str, end: &str) -> BTreeSet<&'a str> {
+        let words = text.split(|c: char| c.is_whitespace() || c == '*');
+        words
+            .filter_map(|w| Some(w.split_once(end)?.0).filter(|n| n.starts_with("onbeat_")))
+            .collect()
+    }
+
+    #[test]
+    fn the_header_and_debians_list_of_symbols_have_each_function_that_c_may_call() {
+        let source = include_str!("lib.rs").split("mod tests").next().unwrap();
+        let there: BTreeSet<&str> = source
+            .split("#[unsafe(no_mangle)]")
+            .skip(1)
+            .map(|rest| rest.split_once("fn ").unwrap().1.split_once('(').unwrap().0)
+            .collect();
+        assert!(there.len() > 5, "{there:?}");
+        let header: Vec<&str> =
+            include_str!("../include/onbeat.h").lines().filter(|l| !l.starts_with(" *")).collect();
+        assert_eq!(names(&header.join("\n"), "("), there);
+        assert_eq!(names(include_str!("../../../debian/libonbeat-client0.symbols"), "@"), there);
+    }
 }
