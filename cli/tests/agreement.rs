@@ -446,11 +446,8 @@ fn random_sets_end_their_jobs_alike_in_the_simulator_and_on_the_kernel() {
 #[test]
 fn who_reserves_nothing_ends_its_jobs_alike_in_the_simulator_and_on_the_kernel_in_every_order() {
     let sets = std::env::var_os("ONBEAT_SETS").map_or(2, |_| number("ONBEAT_SETS", SETS));
-    // Under `best` a loop that slept before it began counts as one that beats for its first second, which is longer
-    // than these sets.
-    let plays = |i: u64, order: &Others| *order != Others::Best || i.is_multiple_of(2);
     let trials: Vec<Trial> = (0..sets)
-        .flat_map(|i| Others::ALL.iter().filter(move |order| plays(i, order)).map(move |o| (i, *o)))
+        .flat_map(|i| Others::ALL.iter().map(move |o| (i, *o)))
         .map(|(i, order)| Trial { set: unreserved(i, order), policy: &CORE[0] })
         .collect();
     let (_scratch, out) = folder("unreserved");
@@ -463,10 +460,9 @@ fn who_reserves_nothing_ends_its_jobs_alike_in_the_simulator_and_on_the_kernel_i
         let part = trials.iter().zip(&results).filter(of).map(|(_, (result, _))| result);
         let (agree, misses) = total(part);
         println!("{order}: {agree:.2} % agree, misses {misses:+.2} %");
-        // Under `fair` who woke at about the same time takes turns, and either may be first. On the kernel threads have
-        // slept before the set begins, in the simulator their first job is their beginning, of which `berate` makes
-        // something else.
-        let least = if *order == Others::Best { 99.0 } else { 95.0 };
+        // Who woke at about the same time takes turns, and either may be first; and slices end with the kernel's ticks.
+        // Of the two sets 99.3 to 100 % agree, of twelve 93.7 to 99.6 (docs/lab.md).
+        let least = if sets > 2 { 92.0 } else { 96.0 };
         assert!(agree >= least, "{order}: {agree} %");
         assert!(misses.abs() <= 0.5, "{order}: {misses} %");
     }

@@ -27,7 +27,9 @@ pub struct Header {
     slots: AtomicU64,
     /// Futex: [`PREPARE`], [`GO`] or [`STOP`].
     pub phase: AtomicU32,
-    reserved: AtomicU32,
+    /// So often a process takes a nap before the origin: what it used to begin with is then forgotten by orders that
+    /// look at how much threads use before they sleep.
+    pub naps: AtomicU32,
     /// CLOCK_MONOTONIC of the run's origin, ns; valid from [`GO`] on.
     pub origin: AtomicU64,
 }

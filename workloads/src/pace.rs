@@ -8,6 +8,9 @@ use std::os::fd::RawFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
+/// How long a nap is, ns.
+pub const NAP: u64 = 2_000_000;
+
 /// A process's place in a run.
 #[derive(Debug)]
 pub struct Seat {
@@ -71,6 +74,9 @@ impl Seat {
         }
         while header.phase.load(Relaxed) == PREPARE {
             sys::futex_wait(&header.phase, PREPARE, None);
+        }
+        for _ in 0..header.naps.load(Relaxed) {
+            sys::sleep_until(sys::monotonic() + NAP);
         }
         header.phase.load(Relaxed) == GO
     }

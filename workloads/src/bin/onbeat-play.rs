@@ -3,6 +3,7 @@
 
 use anyhow::{Result, ensure};
 use clap::Parser;
+use onbeat_command::print;
 use onbeat_model::units::parse_duration;
 use onbeat_workloads::board::Plan;
 use onbeat_workloads::exit_code;
@@ -112,13 +113,13 @@ fn run(args: Args) -> Result<()> {
         for _ in 0..args.frames.unwrap_or(once) {
             visible_bytes(movie.decode()?, |bytes| digest.consume(bytes));
         }
-        println!("MD5={:x}", digest.finalize());
+        print(&format!("MD5={:x}\n", digest.finalize()))?;
         return Ok(());
     }
     if args.record {
         let times = record::frame_times(&mut movie, args.passes)?;
         let movie = args.movie.file_name().unwrap_or_default().to_string_lossy();
-        print!("{}", record::trace(&movie, &times, args.passes, args.scale)?);
+        print(&record::trace(&movie, &times, args.passes, args.scale)?)?;
         return Ok(());
     }
     let alone = args.board.is_none();
@@ -136,7 +137,7 @@ fn run(args: Args) -> Result<()> {
         Ok(sys::thread_cpu())
     })?;
     if alone {
-        println!("{}", seat.summary());
+        print(&format!("{}\n", seat.summary()))?;
     }
     Ok(())
 }
@@ -158,9 +159,9 @@ fn watch(args: &Args, display: Display) -> Result<()> {
     let screen = Screen::open(display, movie.size(), &title)?;
     let played = play(movie, screen, &wish)?;
     if args.json {
-        println!("{}", played.json());
+        print(&format!("{}\n", played.json()))?;
     } else {
-        println!("{}", played.text());
+        print(&format!("{}\n", played.text()))?;
     }
     if let Some(damage) = played.damage.text() {
         eprintln!("onbeat-play: {damage}");

@@ -7,6 +7,7 @@ use std::process::ExitCode;
 
 use anyhow::{Result, ensure};
 use clap::Parser;
+use onbeat_command::print;
 use onbeat_model::taskset::Work;
 use onbeat_model::units::{Fraction, HOUR, MS, parse_duration, parse_percent};
 use onbeat_model::workgen::WorkGen;
@@ -18,6 +19,7 @@ use onbeat_workloads::pace::Seat;
 /// Burns a varying amount of CPU time in every period and prints as JSON how many of these jobs were late
 #[derive(Parser)]
 #[command(name = "onbeat-srt", version)]
+#[command(before_help = "Example: onbeat-srt --period 40ms --cpu 50% --duration 10s")]
 struct Args {
     /// Time between releases, and until a job's deadline
     #[arg(long, value_parser = parse_duration, default_value = "40ms")]
@@ -46,7 +48,10 @@ fn main() -> ExitCode {
 fn run(args: Args) -> Result<()> {
     let one = Fraction::from_integer(1);
     ensure!((MS..=HOUR).contains(&args.period), "--period: give 1ms to 1h");
-    ensure!((1..=HOUR).contains(&args.duration), "--duration: give at most 1h");
+    ensure!(
+        (args.period..=HOUR).contains(&args.duration),
+        "--duration: give at least --period, for one job, and at most 1h"
+    );
     ensure!(args.cpu <= one, "--cpu: one thread has at most 100% of a CPU");
     ensure!(args.sd <= one, "--sd: give at most 100%");
     let mean = (args.cpu * args.period).to_integer();
@@ -69,6 +74,6 @@ fn run(args: Args) -> Result<()> {
         "miss_ratio": ended.late as f64 / ended.jobs.max(1) as f64,
         "cpu_per_job_ms": ended.used as f64 / ended.jobs.max(1) as f64 / 1e6,
     });
-    println!("{object}");
+    print(&format!("{object}\n"))?;
     Ok(())
 }

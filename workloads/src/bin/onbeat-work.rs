@@ -3,6 +3,7 @@
 
 use anyhow::{Context, Result, bail};
 use clap::Parser;
+use onbeat_command::print;
 use onbeat_model::units::parse_duration;
 use onbeat_workloads::board::Plan;
 use onbeat_workloads::burn::Jobs;
@@ -52,6 +53,9 @@ struct Args {
     thread: Vec<usize>,
 }
 
+/// What is noted of each takes some 100 bytes.
+const JOBS_MOST: u64 = 10_000_000;
+
 fn main() -> ExitCode {
     exit_code("onbeat-work", run(onbeat_command::parse()))
 }
@@ -65,6 +69,11 @@ fn run(args: Args) -> Result<()> {
                 bail!("--period must be more than 0");
             }
             let jobs = if args.hog { 0 } else { args.duration.div_ceil(args.period) };
+            if jobs > JOBS_MOST {
+                bail!(
+                    "{jobs} jobs are more than {JOBS_MOST}; give a shorter --duration or a longer --period"
+                );
+            }
             let work = vec![args.work; jobs as usize];
             Seat::alone(Plan { period: args.period, marks: args.mark, work, ..Plan::default() })?
         }
@@ -77,7 +86,7 @@ fn run(args: Args) -> Result<()> {
     } else if args.hog {
         let count = seat.hog(alone.then_some(args.duration), args.seconds);
         if alone {
-            println!("counted to {count}");
+            print(&format!("counted to {count}\n"))?;
         }
     } else if args.bursts {
         seat.bursts(args.seconds);
@@ -94,7 +103,7 @@ fn run(args: Args) -> Result<()> {
             })
         })?;
         if alone {
-            println!("{}", seat.summary());
+            print(&format!("{}\n", seat.summary()))?;
         }
     }
     Ok(())

@@ -256,13 +256,14 @@ impl Crew {
         Ok(())
     }
 
-    /// Sets the origin and sends all off.
-    pub fn go(&mut self, origin: u64) {
+    /// Sets the origin, and how many naps are to be taken before it, and sends all off.
+    pub fn go(&mut self, origin: u64, naps: u32) {
         for member in &mut self.members {
             member.before = Counters::of(member.info.tid);
         }
         let header = self.board.header();
         header.origin.store(origin, Relaxed);
+        header.naps.store(naps, Relaxed);
         sys::futex_set(&header.phase, GO);
     }
 

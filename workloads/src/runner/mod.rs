@@ -13,6 +13,7 @@ mod crew;
 mod scheduler;
 mod signals;
 
+use crate::pace::NAP;
 use crate::sys::{self, Class as SchedClass};
 use anyhow::{Context, Result, bail, ensure};
 use crew::{Crew, Member};
@@ -31,6 +32,11 @@ use std::time::Duration;
 const AHEAD: u64 = 100_000_000;
 /// The same, at most.
 const AHEAD_MOST: u64 = 5_000_000_000;
+/// Where tasks reserve nothing, orders go by what they did. So many naps before the origin make them known as programs
+/// that use next to nothing, as they are in the simulator, however much their beginnings took.
+const NAPS: u32 = 16;
+/// And a sleep of more than the 2 s, ns, within which `best` looks for rhythms makes it forget that of the naps.
+const REST: u64 = 2_100_000_000;
 /// How often the runner then looks whether all are complete.
 const STEP: Duration = Duration::from_millis(5);
 /// Priority of tasks under the policy `fifo`: any, as it is the same for all.
@@ -171,9 +177,11 @@ pub fn run(options: &Options) -> Result<Run> {
     if let Err(error) = sys::set_class(0, RUNNER) {
         eprintln!("onbeat-runner: running at ordinary priority ({error}); the end may be late");
     }
-    let origin = sys::monotonic() + ahead(set);
+    let unknown = set.tasks.iter().any(|task| task.budget.is_none());
+    let (naps, rest) = if unknown { (NAPS, u64::from(NAPS) * NAP + REST) } else { (0, 0) };
+    let origin = sys::monotonic() + rest + ahead(set);
     let end = origin + set.duration;
-    crew.go(origin);
+    crew.go(origin, naps);
     eprintln!("onbeat-runner: {} under {policy}", set.name);
     watch(&mut crew, scheduler.as_mut(), &signals, end)?;
     let horizon = sys::monotonic() - origin;
