@@ -166,7 +166,12 @@ pub fn each_file(
         }
         if let Err(why) = one(file) {
             wrong += 1;
-            complain!("onbeat: {}: {why:#}", file.display());
+            // What is wrong within a file names it already.
+            let (name, why) = (format!("{}:", file.display()), format!("{why:#}"));
+            match why.starts_with(&name) {
+                true => complain!("onbeat: {why}"),
+                false => complain!("onbeat: {name} {why}"),
+            }
         }
     }
     ensure!(wrong == 0, "{wrong} of {} files could not be carried out", files.len());

@@ -155,13 +155,7 @@ pub fn write_trace(run: &Run, file: &Path) -> Result<()> {
 /// # Errors
 /// Any other failure to write.
 pub fn print(text: &str) -> Result<()> {
-    let mut out = io::stdout().lock();
-    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
-        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
-            Err(error).context("cannot write to standard output")
-        }
-        _ => Ok(()),
-    }
+    Ok(onbeat_command::print(text)?)
 }
 
 /// Whether a name stands for something else than an ordinary file: a device, a pipe.

@@ -138,3 +138,37 @@ fn of_four_tasks_that_ask_for_one_and_a_half_cpus_dasa_serves_those_in_time_that
     assert_eq!((ratio("c"), ratio("d")), (0.0, 0.0), "{tasks:?}");
     assert!(ratio("a") > 0.5 && ratio("b") > 0.5, "{tasks:?}");
 }
+
+#[test]
+fn several_files_are_played_in_turn_each_as_often_as_asked_with_seeds_one_after_the_other() {
+    build_the_guests_programs();
+    let file = |mean: u64| {
+        File::new(format!(
+            "cpus = 1\nduration = \"300ms\"\npolicies = [\"fifo\"]\n[[task]]\nname = \"a\"\nperiod = \"10ms\"\n\
+             budget = \"5ms\"\nwork = {{ normal = {{ mean = \"{mean}ms\", sd = \"1ms\", max = \"9ms\" }} }}\n"
+        ))
+    };
+    let (light, heavy) = (file(2), file(4));
+    let args = ["lab", light.path(), heavy.path(), "--seed", "5", "--repeat", "2", "--json"];
+    let output = onbeat(&args);
+    assert!(output.status.success(), "{}", complaint(&output));
+    let objects: Vec<Value> = serde_json::Deserializer::from_slice(&output.stdout)
+        .into_iter()
+        .collect::<Result<_, _>>()
+        .unwrap();
+    assert_eq!(objects.len(), 2, "{objects:?}");
+    let used = |of: &Value| {
+        let task = &of["policies"][0]["tasks"][0];
+        assert_eq!((&of["seed"], &task["runs"]), (&Value::from(5), &Value::from(2)), "{of}");
+        task["figures"]["cpu_ms"]["mean"].as_f64().unwrap()
+    };
+    assert!(used(&objects[1]) > 1.5 * used(&objects[0]), "{objects:?}");
+    let alone = |seed: &str| {
+        let json = object(&onbeat(&["lab", light.path(), "--seed", seed, "--json"]));
+        json["runs"][0]["tasks"][0]["cpu_ms"].as_f64().unwrap()
+    };
+    let (first, second) = (alone("5"), alone("6"));
+    assert!(first != second, "{first} ms");
+    let mean = used(&objects[0]);
+    assert!(((first + second) / 2.0 - mean).abs() < 1e-6, "{first}, {second} and {mean} ms");
+}

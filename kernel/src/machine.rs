@@ -164,7 +164,7 @@ fn obstacle(what: impl Into<String>, remedy: impl Into<String>) -> Obstacle {
 }
 
 const OTHER_KERNEL: &str =
-    "boot a kernel built with CONFIG_SCHED_CLASS_EXT, or use the lab (`onbeat lab`)";
+    "boot Linux 7.2 or newer, built with CONFIG_SCHED_CLASS_EXT, or use the lab (`onbeat lab`)";
 
 /// sched_ext is in the kernel.
 ///

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use onbeat_analysis::verdict::remedy::{Remedies, TASKS_TRIED, beyond, enforcing, remedies};
 use onbeat_analysis::verdict::{Fits, Judged, judge, judge_priorities, left_out, names};
-use onbeat_model::policy::{CorePolicy, Policy, Server};
+use onbeat_model::policy::{CORE, CorePolicy, Policy, Server};
 use onbeat_model::taskset::TaskSet;
 use onbeat_model::units::{format_duration, format_percent};
 use serde_json::{Value, json};
@@ -29,6 +29,8 @@ pub struct Verdict {
     instead: Vec<(&'static str, &'static str)>,
     /// Changes were looked for no longer than [`PATIENCE`]: there may be smaller ones.
     hurried: bool,
+    /// One of Onbeat's own that isolates and under which nobody is late, where the file's bound how late jobs are.
+    in_time: Option<&'static str>,
     names: Vec<String>,
     left_out: Vec<String>,
 }
@@ -106,6 +108,23 @@ impl Verdict {
         };
         // Of no use unless each that fails has another.
         let instead = failed.iter().map(other).collect::<Option<Vec<_>>>().unwrap_or_default();
+        let is_late =
+            |(_, judged): &&(String, Judged)| matches!(judged.fits, Fits::Late(by) if by > 0);
+        let late = judged.iter().find(is_late).filter(|_| failed.is_empty());
+        let never = |policy: &&&'static CorePolicy| {
+            policy.server.isolates()
+                && begin.elapsed() < PATIENCE
+                && By::Policy(policy).judge(set).fits == Fits::Yes
+        };
+        let in_time = late.and_then(|(name, _)| {
+            let mut near: Vec<&'static CorePolicy> = CORE.iter().collect();
+            // Each task on a CPU of its own, with the same rule if that will do.
+            let rule = name.split_once('+').map(|(_, rule)| rule);
+            near.sort_by_key(|p| {
+                (!p.name.starts_with("p-"), p.name.split_once('+').map(|(_, rule)| rule) != rule)
+            });
+            near.iter().find(never).map(|policy| policy.name)
+        });
         let remedies = (!failed.is_empty()).then(|| remedies(set, &fits));
         Self {
             judged,
@@ -117,6 +136,7 @@ impl Verdict {
             hurried: begin.elapsed() >= PATIENCE,
             remedies,
             instead,
+            in_time,
             names: names(set),
             left_out: left_out(set).into_iter().map(str::to_owned).collect(),
         }
@@ -141,9 +161,17 @@ impl Verdict {
             Fits::Late(late) => {
                 format!("fits with at most {}ms late{}", bounds(&[Some(late)], "")[0], self.refused())
             }
-            Fits::Unproven => format!("not proven to fit: {}", change()),
-            Fits::No => format!("does not fit: {}", change()),
+            Fits::Unproven => format!("not proven to fit{}: {}", self.only_under(), change()),
+            Fits::No => format!("does not fit{}: {}", self.only_under(), change()),
         }
+    }
+
+    /// Under which policies it does not fit, where it does under others.
+    fn only_under(&self) -> String {
+        let (fit, not): (Vec<_>, Vec<_>) =
+            self.judged.iter().partition(|(_, judged)| judged.fits.bounded());
+        let names: Vec<&str> = not.iter().map(|(name, _)| name.as_str()).collect();
+        if fit.is_empty() { String::new() } else { format!(" under {}", names.join(", ")) }
     }
 
     /// What the service makes of it, whose tests are simpler.
@@ -186,6 +214,10 @@ impl Verdict {
         table.add("refused", column(|(_, judged)| judged.refused.to_string()), Align::Right);
         table.add("what binds", column(|(_, judged)| judged.binds.clone()), Align::Left);
         text += &table.text();
+        if let Some(policy) = self.in_time {
+            let _ =
+                writeln!(text, "Never late is proven of {policy} (--policy {policy} says how).");
+        }
         if self.judged.iter().any(|(_, judged)| judged.refused > 0) {
             text += "Refused: so many the service would not admit; --admit POLICY says which, and what would fit.\n";
         }

@@ -23,7 +23,7 @@ use crate::guest::Signals;
 use crate::launch;
 
 /// How often it looks at the jobs of a program that has a reservation.
-pub const LOOK: Duration = Duration::from_millis(100);
+pub const LOOK: Duration = Duration::from_nanos(onbeat_model::auto::LOOK);
 /// How often it looks for the rhythm of one that has none yet, ...
 const LISTEN: Duration = Duration::from_millis(500);
 /// ... for another rhythm, or for one after a long time in vain or a refusal.

@@ -44,6 +44,27 @@ fn the_first_line_is_the_verdict_and_the_exit_status_says_it_to_scripts() {
 }
 
 #[test]
+fn where_jobs_may_be_late_a_policy_under_which_none_is_is_named() {
+    let set = |policy: &str| {
+        let tasks = [("5ms", "1ms", 1), ("33.3ms", "15ms", 2), ("100ms", "45ms", 1)].map(
+            |(period, budget, count)| {
+                format!(
+                    "[[task]]\nname = \"a{period}\"\nperiod = \"{period}\"\nbudget = \"{budget}\"\n\
+                     count = {count}\nwork = {{ constant = \"1ms\" }}\n"
+                )
+            },
+        );
+        let head = format!("cpus = 2\nduration = \"1s\"\npolicies = [\"{policy}\"]\n");
+        File::new(head + &tasks.concat())
+    };
+    let text = said(&onbeat(&["analyze", set("g-edzl+cbs-predict").path()]));
+    let (_, named) = text.split_once("Never late is proven of ").expect(&text);
+    let policy = named.split_whitespace().next().unwrap();
+    assert_eq!(policy, "p-edf+cbs-predict", "the same rule, each on a CPU of its own");
+    assert_eq!(first_line(&set(policy)), ("fits".into(), Some(0)));
+}
+
+#[test]
 fn where_nothing_keeps_jobs_to_a_budget_they_exceed_a_greater_one_and_a_policy_that_does_are_named()
 {
     let of = |budget: &str, policies: &str, other: &str| {
@@ -62,7 +83,7 @@ fn where_nothing_keeps_jobs_to_a_budget_they_exceed_a_greater_one_and_a_policy_t
     assert_eq!(first_line(&of("10ms", "\"p-edf+cbs-hard\"", "5ms")).1, Some(0));
     // 20 ms and 20 ms are more than 95 %.
     let (line, _) = first_line(&of("10ms", "\"p-edf\", \"p-edf+cbs-hard\"", "20ms"));
-    assert_eq!(line, "not proven to fit: take p-edf+cbs-hard in place of p-edf");
+    assert_eq!(line, "not proven to fit under p-edf: take p-edf+cbs-hard in place of p-edf");
     let found = answered(&onbeat(&["analyze", "--json", of("10ms", "\"p-edf\"", "5ms").path()]));
     let raise = serde_json::json!([{"task": "movie", "budget_ns": 20_000_000}]);
     assert_eq!(found["remedies"]["raise"], raise);
