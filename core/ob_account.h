@@ -140,6 +140,15 @@ OB_FN u64 ob_account_vtime(ob_p ob OB_ARG, ob_server_p sv OB_ARG)
 	return first ? ob_min(ob->vtime, ob_others_where(first)) : ob->vtime;
 }
 
+/* How far a demoted server comes, in virtual time, until `n`, of best effort, is before it: it
+ * stands as a thread does that is bound by the CPU. */
+OB_INLINE u64 ob_account_until(ob_p ob, ob_node_p n)
+{
+	u64 where = ob_others_where(n);
+
+	return where - ob_min(where, ob_among_bound(ob));
+}
+
 /* When a demoted server is not ahead any more if it does not run until then. */
 OB_INLINE u64 ob_account_even(ob_server_p sv, u64 now)
 {
@@ -232,17 +241,18 @@ OB_FN u64 ob_account_yields(ob_p ob OB_ARG, ob_server_p sv OB_ARG, ob_task_p pre
 {
 	ob_node_p first;
 
-	if (prev && !prev->server && ob_others_stands(ob, prev) < sv->vtime)
+	if (prev && !prev->server && ob_others_stands(ob, prev) < sv->vtime + ob_among_bound(ob))
 		return 1;
 	first = ob_tree_first(&ob->best_effort, bit);
-	return (first && ob_others_where(first) < sv->vtime) || ob_others_impatient(ob, bit, now);
+	return (first && ob_account_until(ob, first) < sv->vtime) ||
+	       ob_others_impatient(ob, bit, now);
 }
 
 /* What is left of the turn of the demoted server on `c`, ns of one CPU, at most a slice. */
 OB_FN u64 ob_account_turn(ob_p ob OB_ARG, ob_cpu_p c OB_ARG, ob_server_p sv OB_ARG)
 {
 	ob_node_p n = ob_tree_first(&ob->best_effort, OB_BIT(c->id));
-	u64 end = n ? ob_others_where(n) : OB_NEVER;
+	u64 end = n ? ob_account_until(ob, n) : OB_NEVER;
 
 	n = ob_tree_first(&sv->domain->active, OB_BIT(c->id));
 	if (n && n != &sv->node && n->key > OB_KEY_EQUAL)

@@ -128,6 +128,10 @@ EXPORT void ENTRY(charge)(ob_p ob, ob_task_p t, u64 ran)
 {
 	ob_among_ran(ob, t, ran);
 }
+EXPORT void ENTRY(slept)(ob_p ob, ob_task_p t)
+{
+	ob_among_slept(ob, t);
+}
 
 /* The registry, for the tools: name of policy `kind`, or null past the last. */
 EXPORT const char *ENTRY(policy_name)(u32 kind)

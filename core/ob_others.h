@@ -239,10 +239,13 @@ OB_FN void ob_others_put(ob_p ob OB_ARG, ob_task_p t OB_ARG, u64 from)
 	ob_node_p first = ob_tree_first(&ob->best_effort, here ? here : t->cpus);
 	u64 most = OB_NEVER;
 
+	/* `at` of one that sleeps much may be far behind, so its key says where the others are. */
 	if (first) {
-		most = ob_others_where(first);
-		most = ob_max(most - ob_min(most, OB_OTHERS_FAR), ((ob_task_p)first)->at);
-		most += ob_virtual(t, OB_OTHERS_LEAD);
+		most = ob_max(ob_others_where(first), ((ob_task_p)first)->at + OB_OTHERS_FAR);
+		/* The first may come from elsewhere; this CPU's time is of those who ran here. */
+		if (here && from == OB_NEVER)
+			most = ob_max(most, ob_cpu(ob, t->cpu)->vtime + OB_OTHERS_FAR);
+		most += ob_virtual(t, OB_OTHERS_LEAD) - OB_OTHERS_FAR;
 	}
 	ob_among_place(ob, t, most, from);
 	t->placed = (u8)ob->others;

@@ -22,6 +22,7 @@ OB_INLINE int ob_init(ob_p ob, u32 nr_cpus, u32 nr_domains, u32 share_permille, 
 	ob->share_quantum = share_permille ? quantum : 0;
 	ob->share_period = share_permille ? quantum * 1000 / share_permille : 0;
 	ob->slice = OB_SLICE;
+	ob->vtime = OB_OTHERS_BEGIN;
 	ob->best_effort.random = 0x9E3779B9u;
 	ob->impatient.random = 0x6C62272Eu;
 	ob->due.random = 0x9C0F4A5Du;
@@ -39,6 +40,7 @@ OB_INLINE int ob_init(ob_p ob, u32 nr_cpus, u32 nr_domains, u32 share_permille, 
 		ob->cpu[i].id = i;
 		ob->cpu[i].key = OB_KEY_IDLE;
 		ob->cpu[i].timer = OB_NEVER;
+		ob->cpu[i].vtime = OB_OTHERS_BEGIN;
 		ob->cpu[i].domain = &ob->domain[d];
 		ob->domain[d].cpus |= OB_BIT(i);
 		ob->online |= OB_BIT(i);

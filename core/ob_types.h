@@ -59,7 +59,8 @@ struct ob_task {
 	u64 beat;     /* BEST: when it last woke for a job, ... */
 	u64 interval; /* ... the average time between such, ns, 0: not known; ... */
 	u64 varies;   /* ... by how much that varies; ... */
-	u64 aim;      /* ... its key, if it is taken to beat, else 0, ... */
+	u64 aim;      /* ... its key, if it is taken to beat, else 0, ... (BeRate: by when its part
+		       * of the clock would have yielded what it had) */
 	u64 until;    /* ... while `used` is less; 0: not known since it woke */
 	u64 turn; /* service in its present turn among its siblings, without what it now gets, ns */
 	/* The shell's own: what it needs to find the thread again, the reservation the thread is to

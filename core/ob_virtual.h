@@ -17,6 +17,9 @@
 #define OB_OTHERS_ROUND 5000000000ULL
 #define OB_OTHERS_TURN_LEAST 20000ULL
 
+/* Virtual time begins here, ns, so that those who wake first may be before others, too. */
+#define OB_OTHERS_BEGIN 1000000000ULL
+
 /* Keys may be so far ahead of where threads are in virtual time, ns. */
 #define OB_OTHERS_FAR 100000000ULL
 

@@ -215,7 +215,7 @@ videos() {
 
 srt() {
     play srt 1 --program "$bin/onbeat-srt" --program "$bin/onbeat-work" --program "$(command -v nice)" >"$out/srt"
-    echo "Videos that reserve nothing: jobs late in 30 s, per cent; CPU-bound processes beside them: CPUs"
+    echo "Videos that reserve nothing: jobs late in 120 s, per cent; CPU-bound processes beside them: CPUs"
     table "$out/srt"
 }
 

@@ -6,7 +6,8 @@
  * while and then sleeps is done when its part allows, if not before. The paper's deadline is
  * now + e * L / q, of e ns at a time in an epoch L in which the thread has the quantum q. In
  * virtual time, which passes as fast as epochs do, that is v + e / w, whatever the load; and v,
- * what the thread has had, is paid as ever, so nobody has more than its part (docs/decisions.md).
+ * what the thread has had, is paid but for a little, so nobody has much more than its part
+ * (docs/decisions.md).
  */
 #ifndef OB_OTHERS_BERATE_H
 #define OB_OTHERS_BERATE_H
@@ -22,16 +23,6 @@
  * in virtual time, at most. */
 #define OB_BERATE_FAR OB_OTHERS_FAR
 
-/* By what they may not. Of n who share a CPU for 10 s each has 10 s / n, of which what they may is
- * the 50th part at most (sim/tests/cheats.rs), if one more wakes. */
-OB_FN u64 ob_berate_handicap(ob_p ob OB_ARG)
-{
-	u64 cpus = ob_max(ob->nr_cpus, 1);
-
-	return OB_BERATE_FAR -
-	       ob_max(2 * OB_BERATE_FAR * cpus / (ob->best_effort.count + 2 * cpus), ob->slice);
-}
-
 /* As for every order; for the verifier, which looks at these once. */
 OB_FN u64 ob_berate_virtual(ob_task_p t OB_ARG, u64 ran)
 {
@@ -43,10 +34,31 @@ OB_FN u64 ob_berate_turn(ob_p ob OB_ARG)
 	return ob_others_turn(ob);
 }
 
-/* A deadline for the next `use` ns, which expires after `most` ns. */
-OB_INLINE void ob_berate_ask(ob_task_p t, u64 use, u64 most)
+/* What jobs that take longer than usual add to a lead, ns. */
+#define OB_BERATE_OVER 14000000ULL
+
+/* By what they may, and not less than a turn: beside n others each has 10 s / (n + 1) of 10 s, of
+ * which that and what is added are the 50th part (sim/tests/cheats.rs). */
+OB_FN u64 ob_berate_lead(ob_p ob OB_ARG)
 {
-	t->due = t->vtime + ob_berate_virtual(t, use);
+	u64 cpus = ob_max(ob->nr_cpus, 1), turn = ob_berate_turn(ob);
+	u64 lead = 2 * OB_BERATE_FAR * cpus / (ob->best_effort.count + 2 * cpus);
+
+	return ob_max(lead, OB_BERATE_OVER + turn) - OB_BERATE_OVER;
+}
+
+/* How far away, in virtual time, the deadline for the next `use` ns is: by no more than that of who
+ * is bound by the CPU. */
+OB_INLINE u64 ob_berate_far(ob_p ob, ob_task_p t, u64 use)
+{
+	return ob_min(ob_berate_virtual(t, use) + OB_BERATE_FAR - ob_berate_lead(ob),
+		      OB_BERATE_FAR);
+}
+
+/* `t` has a deadline for the next `use` ns, which expires after `most` ns. */
+OB_INLINE void ob_berate_ask(ob_p ob, ob_task_p t, u64 use, u64 most)
+{
+	t->due = t->vtime + ob_berate_far(ob, t, use);
 	t->expires = t->used + most;
 }
 
@@ -54,21 +66,51 @@ OB_INLINE void ob_berate_ask(ob_task_p t, u64 use, u64 most)
 #define OB_BERATE_LEAST 1000000ULL
 
 /* `t` has woken. Its jobs vary: up to twice as much is done by the same deadline, where turns need
- * not be shorter. */
+ * not be shorter, but no more than it may lead by: its deadline may be no nearer than others'. */
 OB_INLINE void ob_berate_woke(ob_p ob, ob_task_p t, u64 turn)
 {
-	/* Of a new one nothing is known. */
-	u64 use = t->burst ?: ob->slice, most = ob_max(2 * use, OB_BERATE_LEAST);
+	/* Of a new one nothing is known: a slice. */
+	u64 use = t->burst ?: ob->slice, most = ob_max(use + t->burst, OB_BERATE_LEAST);
 
-	most = ob_min(most, turn < ob->slice ? turn : most);
-	ob_berate_ask(t, ob_min(use, most), most);
-	t->due += ob_berate_handicap(ob);
+	most = ob_min(most, turn < ob->slice ? turn
+					     : ob_max(ob_berate_lead(ob) * t->weight / OB_WEIGHT,
+						      OB_BERATE_LEAST));
+	ob_berate_ask(ob, t, ob_min(use, most), most);
 }
 
 /* Who is known to use next to nothing does not wait for others to catch up. */
 OB_INLINE int ob_berate_light(ob_task_p t)
 {
 	return t->burst && t->burst <= OB_WAKE_GRAIN && !t->told;
+}
+
+/* No more than that is held against it, ns. */
+#define OB_BERATE_BUCKET 10000000000ULL
+
+/* Whether `t`, which is light and has woken, had no more than its part. Others come and go, and
+ * where they are on average jumps by what leads are long: so if it does not stand before them, or a
+ * slice behind, what it had is held against the clock, too (a leaky bucket of a slice,
+ * ob_berate_pay). */
+OB_FN u64 ob_berate_modest(ob_p ob OB_ARG, ob_task_p t OB_ARG, u64 from)
+{
+	u64 woke = ~t->node.over;
+
+	/* A word of another order may be anything. */
+	t->aim = ob_max(ob_min(t->aim, woke + OB_BERATE_BUCKET), woke);
+	return t->vtime <= from + ob->slice || t->aim <= woke + ob->slice;
+}
+
+/* Its deadline: before those with whom it shares CPUs, which are at `from`, and who has its CPU or
+ * would have it next, who may have come when others were far behind. */
+OB_FN u64 ob_berate_first(ob_p ob OB_ARG, ob_task_p t OB_ARG, u64 from)
+{
+	u64 due = ob_min(t->due, from - ob_min(OB_BERATE_CREDIT, from) + t->burst);
+	ob_node_p first = ob_tree_first(&ob->best_effort, t->cpus);
+	ob_task_p other = OB_READ(ob_cpu(ob, t->cpu)->other);
+
+	if (other && !other->server && other->expires)
+		due = ob_min(due, other->due - 1);
+	return first ? ob_min(due, first->key) : due;
 }
 
 OB_INLINE void ob_berate_place(ob_p ob, ob_task_p t, u64 most, u64 from)
@@ -78,14 +120,14 @@ OB_INLINE void ob_berate_place(ob_p ob, ob_task_p t, u64 most, u64 from)
 
 	/* What it may lead others by when it wakes, and uses then, it has had here. */
 	if (most != OB_NEVER && t->burst)
-		most += OB_BERATE_FAR - ob_berate_handicap(ob) + ob_berate_virtual(t, t->burst);
+		most += ob_berate_lead(ob) + ob_berate_virtual(t, t->burst);
 	if (from != OB_NEVER)
 		t->vtime = ob_max(ob_min(t->vtime, most), from - ob_min(credit, from));
 	/* It may be here from a reservation, awake. */
 	if (from != OB_NEVER || !t->expires)
 		ob_berate_woke(ob, t, ob_berate_turn(ob));
-	if (from != OB_NEVER && ob_berate_light(t) && t->vtime <= from + ob->slice)
-		t->due = ob_min(t->due, from - ob_min(OB_BERATE_CREDIT, from) + t->burst);
+	if (from != OB_NEVER && ob_berate_light(t) && ob_berate_modest(ob, t, from))
+		t->due = ob_berate_first(ob, t, from);
 	t->node.key = t->due - (t->vtime > most ? t->vtime - most : 0);
 	/* Before its deadline who has little weight may be far behind. */
 	t->at = ob_min(t->vtime, most);
@@ -139,13 +181,25 @@ OB_FN void ob_berate_ran(ob_p ob OB_ARG, ob_task_p t OB_ARG, u64 ran)
 		return;
 	turn = ob_berate_turn(ob);
 	if (turn == ob->slice && t->used < ob->slice) {
-		ob_berate_ask(t, t->used, ob_max(t->used, OB_BERATE_LEAST));
-		t->due += ob_berate_handicap(ob);
+		ob_berate_ask(ob, t, t->used, ob_max(t->used, OB_BERATE_LEAST));
 		return;
 	}
-	ob_berate_ask(t, turn, turn);
-	if (turn == ob->slice)
-		t->due = t->vtime + OB_BERATE_FAR;
+	t->due = t->vtime + OB_BERATE_FAR;
+	t->expires = t->used + turn;
+}
+
+/* `t` sleeps after it has used so much: where it then is. Who needs just its part, in jobs that
+ * vary, would owe ever more by chance, as what it has had too little is forgotten beyond
+ * OB_BERATE_CREDIT. So of what it uses before it sleeps an 80th part is no debt beside one other;
+ * beside n by n * n less, as all who sleep may take it from the same. */
+OB_FN u64 ob_berate_pay(ob_p ob OB_ARG, ob_task_p t OB_ARG, u64 used)
+{
+	u64 others = ob_max(ob->best_effort.count / ob_max(ob->nr_cpus, 1), 1);
+	u64 waived = ob_berate_virtual(t, used / (80 * others * others));
+
+	/* By when its part of the clock would yield it. */
+	t->aim += ob_berate_virtual(t, used) * (others + 1);
+	return t->vtime - ob_min(waived, t->vtime);
 }
 
 /* What a thread did before it slept for the first time, its beginning, says little of what it will
@@ -154,11 +208,11 @@ OB_INLINE void ob_berate_slept(ob_p ob, ob_task_p t)
 {
 	u64 used = t->used > OB_BERATE_MOST ? ob->slice : t->used;
 
-	if (!t->burst) {
+	if (!t->burst)
 		used = ob_min(used, OB_WAKE_GRAIN);
-		t->vtime = 0;
-	}
-	t->burst = ob_max((t->burst + used) / 2, 1);
+	t->vtime = t->burst ? ob_berate_pay(ob, t, used) : 0;
+	/* A slice is what the shell guesses of a new one, and of who is bound by the CPU. */
+	t->burst = ob_max(t->burst == ob->slice ? used : (t->burst + used) / 2, 1);
 	t->used = 0;
 	t->expires = 0;
 }
@@ -175,8 +229,7 @@ OB_INLINE u64 ob_berate_renewed(ob_p ob, ob_task_p t, u64 ran)
 	u64 used = t->used + ran;
 
 	return t->vtime + ob_berate_virtual(t, ran) +
-	       (used < ob->slice ? ob_berate_virtual(t, used) + ob_berate_handicap(ob)
-				 : OB_BERATE_FAR);
+	       (used < ob->slice ? ob_berate_far(ob, t, used) : OB_BERATE_FAR);
 }
 
 /* By what `t` goes before whom it takes the CPU from: messages that come one by one are best read
@@ -201,14 +254,14 @@ OB_INLINE u64 ob_berate_left(ob_task_p t)
 	return t->expires - ob_min(t->used + OB_WAKE_GRAIN, t->expires);
 }
 
-/* ns until `other`, which runs, stands behind `key`, or until its deadline expires. */
+/* ns until `other`, which runs, stands behind `key`, rounded up, or until its deadline expires. */
 OB_INLINE u64 ob_berate_within(ob_task_p other, u64 key)
 {
 	u64 left = ob_berate_left(other);
 
 	if (other->due > key)
 		return 0;
-	return ob_min(left, (key - ob_min(other->vtime, key)) * other->weight / OB_WEIGHT);
+	return ob_min(left, (key + 1 - ob_min(other->vtime, key)) * other->weight / OB_WEIGHT + 1);
 }
 
 OB_INLINE u64 ob_berate_passes(ob_p ob, ob_cpu_p c, ob_task_p other, ob_task_p t)
@@ -226,6 +279,11 @@ OB_INLINE u64 ob_berate_look(ob_p ob, ob_cpu_p c, ob_task_p other, ob_task_p fir
 	    (left + OB_WAKE_GRAIN >= ob->slice || ob_berate_renewed(ob, other, left) <= key))
 		return OB_NEVER;
 	return ob_max(at, c->started + within);
+}
+
+OB_INLINE u64 ob_berate_bound(ob_p ob)
+{
+	return OB_BERATE_FAR;
 }
 
 #endif

@@ -185,4 +185,10 @@ OB_INLINE u64 ob_best_look(ob_p ob, ob_cpu_p c, ob_task_p other, ob_task_p first
 	return c->started + ob_max(ob_min(left, ob->slice), 2 * OB_WAKE_GRAIN);
 }
 
+/* Its key is apart. */
+OB_INLINE u64 ob_best_bound(ob_p ob)
+{
+	return 0;
+}
+
 #endif

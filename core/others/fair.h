@@ -62,14 +62,15 @@ OB_INLINE u64 ob_fair_key(ob_p ob, ob_task_p t)
 
 OB_INLINE u64 ob_fair_beats(ob_p ob, ob_task_p t, ob_task_p other, u64 ran)
 {
-	return other->vtime + ob_virtual(other, ran) > t->at + OB_WAKE_GRAIN;
+	return other->vtime + ob_virtual(other, ran) >= t->at + OB_WAKE_GRAIN;
 }
 
+/* Rounded up: who looks then finds that it has passed, and need not look again. */
 OB_INLINE u64 ob_fair_passes(ob_p ob, ob_cpu_p c, ob_task_p other, ob_task_p t)
 {
 	u64 at = t->at, left = at + OB_WAKE_GRAIN - ob_min(other->vtime, at);
 
-	return c->started + ob_max(left * other->weight / OB_WEIGHT, OB_WAKE_GRAIN);
+	return c->started + ob_max(left * other->weight / OB_WEIGHT + 1, OB_WAKE_GRAIN);
 }
 
 /* Soon if the first is known to use little. Who uses whole slices can wait for one, or for as much
@@ -86,6 +87,11 @@ OB_INLINE u64 ob_fair_look(ob_p ob, ob_cpu_p c, ob_task_p other, ob_task_p first
 		return at;
 	return ob_min(at,
 		      ob_max(ob_fair_passes(ob, c, other, first), c->started + 2 * OB_WAKE_GRAIN));
+}
+
+OB_INLINE u64 ob_fair_bound(ob_p ob)
+{
+	return 0;
 }
 
 #endif

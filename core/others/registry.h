@@ -26,6 +26,12 @@
  *   ob_<prefix>_passes(ob, c, other, t)   when that will be so, at the earliest; it is not yet
  *   ob_<prefix>_look(ob, c, other, first) when `other`, on `c`, is to be compared with the first
  *                                         who waits before its slice is over, or OB_NEVER
+ *   ob_<prefix>_bound(ob)                 by how much the key of one that is bound by the CPU is
+ *                                         ahead of where it is in virtual time: a user's overrun,
+ *                                         which takes turns with best effort, stands there, too
+ *
+ * Keys are ahead of where their threads are by OB_OTHERS_FAR at most, or else from OB_OTHERS_APART
+ * on: where the others are is told from the first key (ob_others_put).
  *
  * `begin`, `ran` and `slept` are called without the lock, too: of what is shared they may only
  * read, and of what they read a word may be old; the thread is this CPU's (ob_unlocked.h). The
@@ -37,9 +43,9 @@
 #include "../ob_virtual.h"
 
 #define OB_OTHERS(X)                                                               \
-	X(FAIR, fair, "fair", "who has had least for its weight first")            \
 	X(BERATE, berate, "berate",                                                \
 	  "who is to sleep soonest within its part first: deadlines are inferred") \
+	X(FAIR, fair, "fair", "who has had least for its weight first")            \
 	X(BEST, best, "best", "who wakes at steady intervals first, by when it will wake next")
 
 #include "fair.h"
@@ -80,6 +86,7 @@ enum ob_others_order {
 	OB_OTHERS_CASE(NAME, prefix##_passes(ob, c, other, t))
 #define OB_OTHERS_CASE_look(NAME, prefix, name, about) \
 	OB_OTHERS_CASE(NAME, prefix##_look(ob, c, other, first))
+#define OB_OTHERS_CASE_bound(NAME, prefix, name, about) OB_OTHERS_CASE(NAME, prefix##_bound(ob))
 
 OB_OTHERS_HOOK(OB_INLINE, void, place, ob_p ob, ob_task_p t, u64 most, u64 from)
 OB_OTHERS_HOOK(OB_INLINE, void, taken, ob_p ob, ob_task_p t)
@@ -92,5 +99,6 @@ OB_OTHERS_HOOK(OB_FN, u64, beats, ob_p ob OB_ARG, ob_task_p t OB_ARG, ob_task_p 
 OB_OTHERS_HOOK(OB_FN, u64, passes, ob_p ob OB_ARG, ob_cpu_p c OB_ARG, ob_task_p other OB_ARG,
 	       ob_task_p t OB_ARG)
 OB_OTHERS_HOOK(OB_INLINE, u64, look, ob_p ob, ob_cpu_p c, ob_task_p other, ob_task_p first)
+OB_OTHERS_HOOK(OB_INLINE, u64, bound, ob_p ob)
 
 #endif

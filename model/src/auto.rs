@@ -2,11 +2,12 @@
 //! The budget of a program that nobody has measured: inferred from the CPU time of its last jobs, and kept up to date.
 //!
 //! A *job* here is the work of one period as the scheduler notes it (`core/ob_work.h`). The budget is the greater of
-//! two quantiles, a little raised: of the jobs of the last seconds, which has seen scenes come and go, and of the last
-//! few jobs, which sees a scene come. Feedback from what a program is seen to need, by quantiles, is that of LFS++
-//! (Cucinotta, Abeni, Palopoli and Lipari, "A robust mechanism for adaptive scheduling of multimedia applications",
-//! 2011) and AQuoSA (Palopoli, Cucinotta, Marzario and Lipari, "AQuoSA: adaptive quality of service architecture",
-//! 2009). docs/auto.md has the rule, its constants, and what it reaches.
+//! two quantiles, a little raised: of the jobs of the last seconds, and of the last few jobs, which sees a scene come.
+//! A scene that is over is forgotten soon, unless the program has shown that such scenes come back. Feedback from what
+//! a program is seen to need, by quantiles, is that of LFS++ (Cucinotta, Abeni, Palopoli and Lipari, "A robust
+//! mechanism for adaptive scheduling of multimedia applications", 2011) and AQuoSA (Palopoli, Cucinotta, Marzario and
+//! Lipari, "AQuoSA: adaptive quality of service architecture", 2009). docs/auto.md has the rule, its constants, and
+//! what it reaches.
 //!
 //! Nothing here reads a clock or asks anybody: the command and the simulator tell it what was seen.
 
@@ -14,15 +15,20 @@ use std::collections::VecDeque;
 
 pub mod watch;
 
-/// How long jobs are remembered, ns: longer than most scenes, so that the next one like it finds its budget there.
-pub const MEMORY: u64 = 12_000_000_000;
+/// How long jobs count, ns, so that less is reserved soon once they take less; but so many periods at least.
+const MEMORY: u64 = 2_500_000_000;
+const MEMORY_PERIODS: usize = 20;
+/// How long they count once the program has gone back to what it needed before: longer than most scenes, so that the
+/// next one like it finds its budget there.
+const LONG_MEMORY: u64 = 12_000_000_000;
+/// For so long after it has last gone back, ns.
+const RETURNS: u64 = 60_000_000_000;
 /// Jobs that are remembered, at most.
 const JOBS: usize = 4096;
 /// The part of the remembered jobs that the budget is enough for.
 pub const QUANTILE: f64 = 0.99;
-/// The last few jobs, of which all but [`FEW_OVER`] must fit.
+/// The last few jobs, all of which must fit.
 const FEW: usize = 5;
-const FEW_OVER: usize = 0;
 /// The budget is so much above the quantile.
 pub const MARGIN: f64 = 0.10;
 /// And by so much more, divided by the number of jobs that are known: what a few jobs say is not much.
@@ -31,9 +37,11 @@ const UNKNOWN: f64 = 3.0;
 const SPIKE: u32 = 3;
 /// ... and no more are counted.
 const MERGED: u32 = 100;
+/// How often somebody looks, at best, ns.
+pub const LOOK: u64 = 50_000_000;
 /// A program that uses up its budget and does not sleep any more shows nothing of its jobs: it gets so much more at
 /// each look.
-const HUNGRY: f64 = 1.5;
+const HUNGRY: f64 = 2.0;
 /// A budget is lowered only by at least this part of it, so that it is not changed at each look.
 const STEP_DOWN: f64 = 0.04;
 /// And raised by at least this.
@@ -61,8 +69,13 @@ pub struct Controller {
     budget: u64,
     least: u64,
     most: u64,
-    /// When each was seen, and its CPU time, ns.
+    /// When each was seen, and its CPU time, ns: those that may count.
     jobs: VecDeque<(u64, u64)>,
+    /// Until when jobs count for long, by the program's going back to what it needed before.
+    returns: u64,
+    /// When jobs were last noted, and whether the budget has been used up since.
+    noted: u64,
+    starved: bool,
     /// When it was last seen to work.
     worked: u64,
     /// The budget before it paused.
@@ -82,6 +95,9 @@ impl Controller {
             least,
             most,
             jobs: VecDeque::new(),
+            returns: 0,
+            noted: 0,
+            starved: false,
             worked: 0,
             before: None,
             sorted: Vec::new(),
@@ -114,12 +130,14 @@ impl Controller {
         if self.worked == 0 || !seen.jobs.is_empty() || seen.exhausted > 0 {
             self.worked = seen.at;
         }
-        for (work, periods) in seen.jobs {
-            self.note(seen.at, *work, *periods);
-        }
-        let old = seen.at.saturating_sub(MEMORY);
+        let long = LONG_MEMORY.max(MEMORY_PERIODS as u64 * self.period);
+        let old = seen.at.saturating_sub(long);
         while self.jobs.len() > JOBS || self.jobs.front().is_some_and(|(at, _)| *at < old) {
             self.jobs.pop_front();
+        }
+        self.starved |= seen.exhausted > 0;
+        if !seen.jobs.is_empty() {
+            self.note_all(seen);
         }
         let wanted = self.wanted(seen)?.clamp(self.least as f64, self.most as f64);
         let budget = self.budget as f64;
@@ -128,6 +146,21 @@ impl Controller {
             return Some(self.budget);
         }
         None
+    }
+
+    /// Notes the jobs, and whether the program goes back to what it did before: they need more than was enough of late,
+    /// and not more than was enough before that.
+    fn note_all(&mut self, seen: &Seen<'_>) {
+        let (known, recent) = (self.jobs.len(), self.recent(seen.at));
+        let (long, short) = (self.enough(known), self.enough(recent));
+        for (work, periods) in seen.jobs {
+            self.note(seen.at, *work, *periods);
+        }
+        let most = self.quantile(self.jobs.len() - known, 1.0);
+        if recent >= MEMORY_PERIODS / 2 && short < most && most <= long {
+            self.returns = seen.at + RETURNS;
+        }
+        (self.noted, self.starved) = (seen.at, false);
     }
 
     /// Notes jobs of `periods` periods that took `work` together. A few of them are taken to be one that took long and
@@ -156,7 +189,9 @@ impl Controller {
     /// What it should have, ns.
     fn wanted(&mut self, seen: &Seen<'_>) -> Option<f64> {
         let budget = self.budget as f64;
-        let hungry = seen.exhausted > 0 && seen.jobs.is_empty();
+        // A job is noted when the next one begins, and one that took a little too long with the next one.
+        let quiet = seen.at.saturating_sub(self.noted);
+        let hungry = self.starved && quiet + LOOK >= 2 * self.period;
         let paused = seen.at.saturating_sub(self.worked) >= PAUSE.max(20 * self.period);
         if paused {
             let before = *self.before.get_or_insert(self.budget);
@@ -165,27 +200,48 @@ impl Controller {
         if let Some(before) = self.before.take() {
             return Some(before as f64);
         }
+        let known = self.jobs.len();
         if hungry {
-            return Some(budget * HUNGRY);
+            self.starved = false;
+            // What was enough before it may be again.
+            let before = if known < FEW { 0.0 } else { self.enough(known) };
+            return Some((budget * HUNGRY).max(before));
         }
         if seen.jobs.is_empty() {
             return None;
         }
-        if self.jobs.len() < FEW {
+        let few = self.quantile(FEW.min(known), 1.0);
+        if known < FEW {
             // Too few to lower it by; enough to raise it.
-            let most = self.jobs.iter().map(|(_, job)| *job).max()? as f64;
-            return (most > budget).then_some(most * HUNGRY);
+            return (few > budget).then_some(few * HUNGRY);
         }
-        let jobs = self.jobs.iter().map(|(_, job)| *job);
+        let count = if seen.at < self.returns { known } else { self.recent(seen.at) };
+        Some(self.enough(count).max(few * self.margin()))
+    }
+
+    /// How many jobs count while the program has not shown that scenes come back.
+    fn recent(&self, now: u64) -> usize {
+        let old = now.saturating_sub(MEMORY.max(MEMORY_PERIODS as u64 * self.period));
+        self.jobs.len() - self.jobs.partition_point(|(at, _)| *at < old)
+    }
+
+    fn margin(&self) -> f64 {
+        1.0 + MARGIN + UNKNOWN / self.jobs.len().max(1) as f64
+    }
+
+    /// The budget that is enough for the last `n` jobs, ns.
+    fn enough(&mut self, n: usize) -> f64 {
+        self.quantile(n, QUANTILE) * self.margin()
+    }
+
+    /// What this part of the last `n` jobs needed at most, ns; 0: of none.
+    fn quantile(&mut self, n: usize, part: f64) -> f64 {
         self.sorted.clear();
-        self.sorted.extend(jobs.clone().rev().take(FEW));
-        self.sorted.sort_unstable();
-        let few = self.sorted[FEW - 1 - FEW_OVER];
-        self.sorted.clear();
-        self.sorted.extend(jobs);
-        let rank = ((self.sorted.len() as f64 * QUANTILE) as usize).min(self.sorted.len() - 1);
-        let (_, quantile, _) = self.sorted.select_nth_unstable(rank);
-        let margin = 1.0 + MARGIN + UNKNOWN / self.jobs.len() as f64;
-        Some((*quantile).max(few) as f64 * margin)
+        self.sorted.extend(self.jobs.iter().rev().take(n).map(|(_, job)| *job));
+        if self.sorted.is_empty() {
+            return 0.0;
+        }
+        let rank = ((n as f64 * part) as usize).min(n - 1);
+        *self.sorted.select_nth_unstable(rank).1 as f64
     }
 }

@@ -94,6 +94,8 @@ pub(crate) fn summary(outcomes: &[&Outcome], limits: Option<&Limits>) -> Lines {
         // Shares and percentiles over all jobs are those of none of the tasks either.
         "worst fps" | "mean fps" | "sd" | "CPU/job µs" | "tard. 99 % ms" | "preempt/job"
         | "migr/job" => means,
+        // It is the one figure that is known of a limit.
+        "miss %" => means || limits.is_some(),
         _ => true,
     };
     let kept = |row: Vec<String>| {

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0-only
 # In the guest: the six experiments of Banachowski and Brandt, "Better real-time response for time-share scheduling",
-# table 1, each for 30 seconds, under scheduler $1. Nothing is reserved. Prints "EXPERIMENT PROCESS LATE" for each
+# table 1, each for two minutes, under scheduler $1. Nothing is reserved. Prints "EXPERIMENT PROCESS LATE" for each
 # video, per cent of its jobs, and "EXPERIMENT bound CPUS" for what CPU-bound processes had together.
 set -eu
 . /bin/scheduler
@@ -55,7 +55,7 @@ experiment() {
     sleep 0.3
 }
 
-length=30
+length=120
 experiment 1 1 0 srt:40ms:50%
 experiment 2 2 0 srt:40ms:25% srt-b:40ms:25%
 experiment 3 2 0 srt:40ms:25% srt-33:30ms:25%

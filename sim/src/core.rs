@@ -127,6 +127,13 @@ impl Core {
         }
     }
 
+    /// Task `i` began, which took next to nothing, and sleeps, as programs do that are about to be released.
+    pub fn began(&mut self, i: usize) {
+        let task = self.task(i);
+        // SAFETY: a task of ours, which neither runs nor waits.
+        unsafe { ffi::onbeat_slept(self.ob(), task) }
+    }
+
     /// Linux 2.4's scheduler decides in the place of the core, and nothing is reserved; before any task is declared.
     pub fn like_linux24(&mut self, like: Linux24) {
         let (tasks, cpus, noted) = (self.tasks.len(), self.ob.nr_cpus, !self.ring.is_empty());

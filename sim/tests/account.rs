@@ -3,6 +3,7 @@
 
 use onbeat_core::ffi;
 use onbeat_model::event::{Event, EventKind};
+use onbeat_model::others::Others;
 use onbeat_model::policy::{CORE, CorePolicy, Order};
 use onbeat_model::taskset::{Overheads, TaskSet};
 use onbeat_sim::{Core, Detail, Engine, Load, Reservation, SHARE_QUANTUM, simulate};
@@ -22,10 +23,17 @@ struct Task {
 }
 
 /// Plays for `seconds`, with users bound to `share` thousandths of all CPUs, beside `hogs` of best effort.
-fn play(policy: &CorePolicy, share: u64, tasks: &[Task], hogs: usize, seconds: u64) -> Vec<Event> {
+fn play(
+    (policy, others): (&CorePolicy, &Others),
+    share: u64,
+    tasks: &[Task],
+    hogs: usize,
+    seconds: u64,
+) -> Vec<Event> {
     let queues = policy.order.domains(CPUS, 1);
     let room = tasks.len() + hogs;
     let mut core = Core::new(CPUS, queues, 50, SHARE_QUANTUM, room, 1 << 12);
+    core.among_others(others.number());
     let kind = onbeat_core::server_policies().iter().position(|n| *n == policy.server.name());
     let mut loads = Vec::new();
     for (i, task) in tasks.iter().enumerate() {
@@ -97,10 +105,13 @@ fn least(values: &[f64]) -> f64 {
     values.iter().copied().fold(f64::INFINITY, f64::min)
 }
 
-fn soft() -> impl Iterator<Item = &'static CorePolicy> {
+/// Policies under each order of best effort.
+fn soft() -> impl Iterator<Item = (&'static CorePolicy, &'static Others)> {
     let orders = [Order::GLOBAL_EDZL, Order::GLOBAL_EDF, Order::PARTITIONED_EDF];
     let servers = ["cbs", "cbs-slack", "cbs-predict"];
-    CORE.iter().filter(move |p| orders.contains(&p.order) && servers.contains(&p.server.name()))
+    CORE.iter()
+        .filter(move |p| orders.contains(&p.order) && servers.contains(&p.server.name()))
+        .flat_map(|p| Others::ALL.iter().map(move |others| (p, others)))
 }
 
 /// A tiny reservation that spins.
@@ -114,7 +125,7 @@ fn a_user_s_tiny_reservations_that_spin_take_the_user_s_share_and_a_fair_part_of
             let user = served(&events, 4, |task| task < 2);
             let ahead = 2.0 * share as f64 / 1000.0;
             let fair = (2.0 - ahead) * 2.0 / (2 + hogs) as f64;
-            let name = (policy.name, share, hogs);
+            let name = (policy.0.name, policy.1, share, hogs);
             assert!(most(&user) <= ahead + fair + 0.04, "{name:?}: {user:?}");
             assert!(least(&user) >= (ahead + fair - 0.1).min(1.9) - 0.04, "{name:?}: {user:?}");
         }
@@ -125,7 +136,7 @@ fn a_user_s_tiny_reservations_that_spin_take_the_user_s_share_and_a_fair_part_of
 fn where_nobody_of_best_effort_waits_an_overrun_has_all_cpus() {
     for policy in soft() {
         let user = served(&play(policy, 100, &[TINY, TINY], 0, 2), 2, |_| true);
-        assert!(least(&user) > 1.99, "{}: {user:?}", policy.name);
+        assert!(least(&user) > 1.99, "{policy:?}: {user:?}");
     }
 }
 
@@ -139,8 +150,8 @@ fn what_other_users_reservations_leave_is_taken_beside_the_user_s_share() {
             let tasks = [TINY, TINY, donors[0], donors[1]];
             let user = served(&play(policy, 250, &tasks, 2, 4), 4, |task| task < 2);
             let expected = 0.5 + 0.78 + 0.7 / 2.0;
-            assert!(most(&user) <= expected + 0.04, "{}: {user:?}", policy.name);
-            assert!(least(&user[1..]) >= expected - 0.14, "{}: {user:?}", policy.name);
+            assert!(most(&user) <= expected + 0.04, "{policy:?}: {user:?}");
+            assert!(least(&user[1..]) >= expected - 0.14, "{policy:?}: {user:?}");
         }
     }
 }
@@ -151,7 +162,7 @@ fn what_the_user_s_own_reservations_leave_is_not() {
     for policy in soft() {
         let events = play(policy, 500, &[TINY, TINY, idle, idle], 2, 4);
         let user = served(&events, 4, |task| task < 4);
-        assert!(most(&user) <= 1.0 + 0.5 + 0.04, "{}: {user:?}", policy.name);
+        assert!(most(&user) <= 1.0 + 0.5 + 0.04, "{policy:?}: {user:?}");
     }
 }
 
@@ -164,9 +175,9 @@ fn a_huge_budget_beside_a_tiny_one_takes_no_more_in_any_second() {
         let events = play(policy, 500, &[huge, tiny, root, root], 2, 4);
         let user = served(&events, 4, |task| task < 2);
         // A fifth is nobody's; two hogs want it, too.
-        assert!(most(&user) <= 1.0 + 0.1 + 0.04, "{}: {user:?}", policy.name);
+        assert!(most(&user) <= 1.0 + 0.1 + 0.04, "{policy:?}: {user:?}");
         let root = served(&events, 4, |task| task == 2 || task == 3);
-        assert!(least(&root) >= 0.799, "{}: {root:?}", policy.name);
+        assert!(least(&root) >= 0.799, "{policy:?}: {root:?}");
     }
 }
 

@@ -103,6 +103,9 @@ impl World {
             }
         }
         arena.ob.others = others;
+        // Threads have had their parts so far: what they are served from now on raises virtual time.
+        let served = arena.ob.vtime;
+        arena.tasks.iter_mut().for_each(|task| task.vtime = served);
         if crowded {
             // More than the time in which all have had a turn.
             arena.ob.slice = 6_000_000_000;

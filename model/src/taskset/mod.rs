@@ -488,6 +488,9 @@ impl std::error::Error for LoadError {}
 fn read_limited(path: &Path, limit: u64) -> Result<Vec<u8>, (String, String)> {
     let io = |e: std::io::Error| {
         let remedy = match e.kind() {
+            std::io::ErrorKind::NotFound if path.as_os_str() == "-" => {
+                "standard input is /dev/stdin here; only `onbeat analyze` calls it `-`"
+            }
             std::io::ErrorKind::NotFound => "check the path",
             std::io::ErrorKind::PermissionDenied => "make the file readable",
             _ => "check that it is an ordinary file",

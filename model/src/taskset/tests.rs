@@ -80,7 +80,7 @@ fn every_key_arrives_where_it_belongs() {
         Some(BestEffort {
             count: 8,
             nice: 5,
-            order: Others::Fair,
+            order: Others::Berate,
             baseline: None,
             servers: None,
             group: None,
@@ -171,7 +171,7 @@ fn each_mistake_is_blamed_on_its_line_with_a_remedy() {
         (top("best_effort = { nice = 1 }"), 3, "add count = 8"),
         (top("best_effort = { count = 1, nice = 20 }"), 3, "between -20 and 19"),
         (top("best_effort = { count = 1001 }"), 3, "between 0 and 1000"),
-        (top("best_effort = { count = 1, order = \"worst\" }"), 3, "fair, berate, best"),
+        (top("best_effort = { count = 1, order = \"worst\" }"), 3, "berate, fair, best"),
         ("cpus = 2\nduration = \"1s\"\n".into(), 1, "describes no work"),
         ("cpus = 2\nduration = \"1s\"\ntask = 3".into(), 3, "[[task]]"),
         ("cpus = 2\nduration = \"1s\"\n[task]\nname = \"a\"".into(), 3, "two brackets"),

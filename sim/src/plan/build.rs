@@ -93,6 +93,7 @@ pub(super) fn engine(
         let load = jobs(set, c, 0).ok_or_else(|| SimError::RealProgram(c.name()))?;
         let affinity = all & mask(spec.affinity.as_deref());
         core.init_task(i, affinity, NICE_0);
+        core.began(i);
         if let Some(reservation) = reservation {
             match spec.group {
                 Some(group) => core.reserve_in(i, reservation, first_group + group),
@@ -128,12 +129,14 @@ pub(super) fn engine(
     let nice = set.best_effort.map_or(0, |b| b.nice);
     for copy in 0..best_effort {
         core.init_task(loads.len(), all, weight(nice));
+        core.began(loads.len());
         core.nice(loads.len(), nice);
         infos.push(best_effort_info(set, format!("best-effort-{copy}"), copy as u32, 0));
         loads.push(Load::Endless);
     }
     for sleeper in set.sleepers() {
         core.init_task(loads.len(), all, weight(sleeper.nice()));
+        core.began(loads.len());
         core.nice(loads.len(), sleeper.nice());
         infos.push(best_effort_info(set, sleeper.name(), sleeper.number(), sleeper.gap()));
         let (arrivals, times) = bursts(set, &sleeper);

@@ -74,11 +74,11 @@ pub fn late_of_one(order: Others, period: u64, permille: u64, loops: &[u64]) -> 
     late(order, 1, &[Periodic { first: 333 * US, period, times }], loops)[0]
 }
 
-/// What a thread of one CPU had in each of ten seconds, beside three loops, that runs for the next of `works` and sleeps
-/// for the next of `pauses`, again and again, us.
-pub fn had_by_a_liar(order: Others, works: &[u64], pauses: &[u64]) -> Vec<u64> {
-    let mut core = core(order, 1, &[NICE_0; 4]);
-    (0..4).for_each(|i| core.ready(i, 0));
+/// What a thread of one CPU had in each of ten seconds, beside so many loops, that runs for the next of `works` and
+/// sleeps for the next of `pauses`, again and again, us.
+pub fn had_by_a_liar(order: Others, loops: usize, works: &[u64], pauses: &[u64]) -> Vec<u64> {
+    let mut core = core(order, 1, &vec![NICE_0; loops + 1]);
+    (0..=loops).for_each(|i| core.ready(i, 0));
     let (mut now, mut runs, mut wake) = (0, NOBODY, u64::MAX);
     let (mut step, mut left, mut had) = (0, works[0] * US, vec![0; 10]);
     while now < 10 * SECOND {
