@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! `--seed`, `--duration` and `--repeat` of `onbeat sim` and `onbeat lab`: a task set with other random work, for
-//! another time, or several times, and figures of each task with the intervals in which their means lie.
+//! another time, or several times.
 
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Mutex;
@@ -11,15 +10,11 @@ use std::thread;
 
 use anyhow::{Result, bail, ensure};
 use clap::Args;
-use comfy_table::{CellAlignment, Table, presets};
-use onbeat_model::metrics::TaskMetrics;
-use onbeat_model::run::Class;
+use onbeat_command::misuse;
 use onbeat_model::taskset::{TaskSet, limits};
 use onbeat_model::units::{format_duration, parse_duration};
-use onbeat_report::Outcome;
-use serde_json::{Value, json};
 
-use crate::mean::Mean;
+use crate::means::Means;
 use crate::output::{print, whole};
 use crate::results::Results;
 
@@ -52,24 +47,25 @@ impl Again {
         set.seed = seed.unwrap_or(set.seed);
         let Some(duration) = self.duration else { return Ok(()) };
         let shown = format_duration(duration);
+        let wrong = |why: String| misuse(format!("--duration {shown}: {why}"));
+        let most = format_duration(limits::TIME);
         ensure!(
             (1..=limits::TIME).contains(&duration),
-            "--duration {shown}: give a time above 0 and up to {}",
-            format_duration(limits::TIME)
+            wrong(format!("give a time above 0 and up to {most}"))
         );
         set.duration = duration;
         if let Some(copy) = set.copies().find(|copy| copy.first_release >= duration) {
-            bail!(
-                "--duration {shown}: {} is first released after that; give a longer one",
-                copy.name()
-            );
+            let name = copy.name();
+            bail!(wrong(format!("{name} is first released after that; give a longer one")));
         }
         let jobs = set.copies().map(|copy| copy.jobs * u64::from(copy.spec.threads));
         let jobs = jobs.sum::<u64>() + set.bursts();
         ensure!(
             jobs <= limits::JOBS,
-            "--duration {shown}: tasks would release {jobs} jobs, more than {}; give a shorter one",
-            limits::JOBS
+            wrong(format!(
+                "tasks would release {jobs} jobs, more than {}; give a shorter one",
+                limits::JOBS
+            ))
         );
         Ok(())
     }
@@ -108,40 +104,6 @@ pub fn on_all_processors<T: Send>(
     done.into_iter().map(|one| one.into_inner().unwrap_or_else(|e| e.into_inner())).collect()
 }
 
-/// A figure of a task that is shown.
-struct Figure {
-    /// Its name for programs.
-    key: &'static str,
-    /// Head of its column.
-    head: &'static str,
-    decimals: usize,
-    of: fn(&TaskMetrics) -> f64,
-}
-
-const FIGURES: [Figure; 5] = [
-    Figure { key: "owed_late", head: "owed late", decimals: 2, of: |t| t.owed_late as f64 },
-    Figure { key: "miss_percent", head: "late %", decimals: 2, of: |t| 100.0 * t.miss_ratio },
-    Figure {
-        key: "tardiness_max_ms",
-        head: "tard. max ms",
-        decimals: 3,
-        of: |t| t.tardiness_max_ms,
-    },
-    Figure {
-        key: "response_p99_ms",
-        head: "resp. 99 % ms",
-        decimals: 3,
-        of: |t| t.response_p99_ms,
-    },
-    Figure { key: "cpu_ms", head: "CPU ms", decimals: 1, of: |t| t.cpu_ms },
-];
-
-impl Figure {
-    fn mean(&self, runs: &[&TaskMetrics]) -> Mean {
-        Mean::of(&runs.iter().map(|run| (self.of)(run)).collect::<Vec<_>>())
-    }
-}
-
 /// Carries out `one` for each of the files, of several each with its name above; `named`: outputs are for one file.
 ///
 /// # Errors
@@ -157,7 +119,9 @@ pub fn each_file(
     }
     ensure!(
         !named,
-        "--html, --trace and --progress are for one task-set file; give one, or leave them out"
+        misuse(
+            "--html, --trace and --progress are for one task-set file; give one, or leave them out"
+        )
     );
     let mut wrong = 0;
     for (i, file) in files.iter().enumerate() {
@@ -183,120 +147,9 @@ pub fn each_file(
 /// # Errors
 /// Some policies came to no end, or nothing can be printed.
 pub fn show(set: &TaskSet, runs: &[Results], json: bool) -> Result<()> {
-    let repeated = Repeated { set, runs };
-    print(&if json { format!("{:#}\n", repeated.object()) } else { repeated.text() })?;
+    let means = Means::of(set, runs);
+    print(&if json { format!("{:#}\n", serde_json::to_value(&means)?) } else { means.text() })?;
     let failed: usize = runs.iter().map(|run| run.failures().count()).sum();
     ensure!(failed == 0, "{failed} runs came to no end");
     Ok(())
-}
-
-/// What came of several runs of a set.
-struct Repeated<'a> {
-    set: &'a TaskSet,
-    runs: &'a [Results],
-}
-
-/// Each task under a policy, in the order of the set, and its figures in each run.
-type Tasks<'a> = Vec<(&'a TaskMetrics, Vec<&'a TaskMetrics>)>;
-
-impl<'a> Repeated<'a> {
-    /// Policies in their order, and how each of their tasks fared.
-    fn policies(&self) -> Vec<(&'a str, Tasks<'a>)> {
-        let names = self.runs.first().map_or(&[][..], |first| &first.runs[..]);
-        let of = |policy: &'a str| {
-            let mut tasks: BTreeMap<u32, (&TaskMetrics, Vec<&TaskMetrics>)> = BTreeMap::new();
-            let outcomes = self.runs.iter().flat_map(|run| &run.runs);
-            let outcomes = outcomes.filter(|ended| ended.policy == policy);
-            for outcome in outcomes.filter_map(|ended| ended.outcome.as_ref().ok()) {
-                for (i, task) in (0..).zip(reserved(outcome)) {
-                    tasks.entry(i).or_insert((task, Vec::new())).1.push(task);
-                }
-            }
-            (policy, tasks.into_values().collect())
-        };
-        names.iter().map(|ended| of(&ended.policy)).collect()
-    }
-
-    /// Of each task under each policy the means, for people.
-    fn text(&self) -> String {
-        let mut table = Table::new();
-        table.load_preset(presets::NOTHING);
-        let heads = ["policy", "task", "period ms", "runs", "jobs"];
-        table.set_header(heads.into_iter().chain(FIGURES.iter().map(|figure| figure.head)));
-        for (policy, tasks) in self.policies() {
-            for (task, runs) in tasks {
-                let jobs: u64 = runs.iter().map(|run| run.jobs).sum();
-                let cells = [
-                    policy.into(),
-                    task.name.clone(),
-                    task.period_ms.to_string(),
-                    runs.len().to_string(),
-                    jobs.to_string(),
-                ];
-                let means = FIGURES.iter().map(|f| f.mean(&runs).text(f.decimals));
-                table.add_row(cells.into_iter().chain(means));
-            }
-        }
-        for column in table.column_iter_mut().skip(2) {
-            column.set_cell_alignment(CellAlignment::Right);
-        }
-        let lines: String = table.lines().map(|line| format!("{}\n", line.trim_end())).collect();
-        format!(
-            "{}: {} runs, seeds {} to {}; mean ± 95 % confidence interval\n{lines}{}",
-            self.set.name,
-            self.runs.len(),
-            self.set.seed,
-            self.set.seed.wrapping_add(self.runs.len() as u64 - 1),
-            self.failures()
-        )
-    }
-
-    fn failures(&self) -> String {
-        let each = self.runs.iter().zip(0..);
-        let of = |(run, i): (&Results, u64)| -> String {
-            let seed = self.set.seed.wrapping_add(i);
-            run.failures()
-                .map(|(policy, why)| format!("{policy}, seed {seed}: not run: {why}\n"))
-                .collect()
-        };
-        each.map(of).collect()
-    }
-
-    /// The same for programs.
-    fn object(&self) -> Value {
-        let number = |value: f64| value.is_finite().then_some(value);
-        let figures = |runs: &[&TaskMetrics]| -> serde_json::Map<String, Value> {
-            let one = |figure: &Figure| {
-                let Mean { value, reach, n, least, most } = figure.mean(runs);
-                let reach = (n > 1).then_some(reach);
-                let (mean, least, most) = (number(value), number(least), number(most));
-                let object = json!({"mean": mean, "reach": reach, "least": least, "most": most});
-                (figure.key.to_owned(), object)
-            };
-            FIGURES.iter().map(one).collect()
-        };
-        let task = |(first, runs): (&TaskMetrics, Vec<&TaskMetrics>)| {
-            let jobs: u64 = runs.iter().map(|run| run.jobs).sum();
-            json!({"task": first.name, "period_ms": first.period_ms, "runs": runs.len(), "jobs": jobs,
-                   "figures": figures(&runs)})
-        };
-        let policy = |(policy, tasks): (&str, Tasks<'_>)| {
-            let tasks: Value = tasks.into_iter().map(task).collect();
-            json!({"policy": policy, "tasks": tasks})
-        };
-        let first = self.runs.first();
-        json!({
-            "experiment": self.set.name,
-            "world": first.map(|run| run.world),
-            "platform": first.map(|run| &run.platform),
-            "seed": self.set.seed,
-            "repetitions": self.runs.len(),
-            "policies": self.policies().into_iter().map(policy).collect::<Value>(),
-            "failures": self.failures().lines().collect::<Vec<_>>(),
-        })
-    }
-}
-
-fn reserved(outcome: &Outcome) -> impl Iterator<Item = &TaskMetrics> {
-    outcome.tasks.iter().filter(|task| task.class != Class::BestEffort)
 }

@@ -16,7 +16,8 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail, ensure};
 use clap::Args;
-use onbeat_analysis::registry::TESTS;
+use onbeat_analysis::registry::{TESTS, Test};
+use onbeat_command::misuse;
 use onbeat_kernel::machine::cpus_of;
 use onbeat_model::policy::Policy;
 use onbeat_model::taskset::{Part, TaskSet, limits};
@@ -50,15 +51,15 @@ pub struct Options {
     #[arg(long)]
     all: bool,
     /// The same of this test alone (repeatable)
-    #[arg(long = "test", value_name = "T")]
-    tests: Vec<String>,
+    #[arg(long = "test", value_name = "T", value_parser = tests::named)]
+    tests: Vec<&'static Test>,
     /// List the tests and their sources
     #[arg(long, conflicts_with_all = ["json", "jsonl", "files", "tests", "all", "policies"])]
     list: bool,
     /// Say also what the service would answer to these tasks, in the file's order, under this policy; tests then take
     /// deadlines as the service serves them
     #[arg(long, value_name = "POLICY")]
-    admit: Option<String>,
+    admit: Option<Policy>,
     /// Print one JSON object
     #[arg(long, conflicts_with = "jsonl")]
     json: bool,
@@ -81,7 +82,7 @@ pub fn run(options: &Options) -> Result<ExitCode> {
     let several = options.files.len() > 1;
     ensure!(
         !(several && options.json),
-        "--json is one object; give one file, or --jsonl for several"
+        misuse("--json is one object; give one file, or --jsonl for several")
     );
     let (mut bounded, mut wrong) = (true, 0);
     for file in &options.files {
@@ -135,7 +136,7 @@ fn one(options: &Options, file: &Path, several: bool) -> Result<(String, bool)> 
     if several && !options.jsonl && !options.all && options.tests.is_empty() {
         return Ok((format!("{}: {}\n", file.display(), said.line()), bounded));
     }
-    let admitted = options.admit.as_deref().map(|policy| admit::admit(&set, policy)).transpose()?;
+    let admitted = options.admit.as_ref().map(|policy| admit::admit(&set, policy)).transpose()?;
     let judged = judgements(&set, options)?;
     if options.json || options.jsonl {
         let mut objects = judged.iter().map(Judgement::object);

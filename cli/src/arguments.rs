@@ -2,7 +2,7 @@
 //! How arguments that several verbs have are read.
 
 use onbeat_kernel::machine::parse_cpus;
-use onbeat_model::units::{HOUR, MS, parse_duration};
+use onbeat_model::units::{HOUR, MS, parse_duration, period_of};
 
 /// Nanoseconds.
 pub type Time = u64;
@@ -76,10 +76,9 @@ pub fn budget(text: &str) -> Result<Budget, String> {
 /// # Errors
 /// It comes less than once in an hour, or more often than a million times a second; says what to write.
 pub fn rate(text: &str) -> Result<Time, String> {
-    match text.parse::<f64>() {
-        Ok(rate) if (1.0 / 3600.0..=1e6).contains(&rate) => Ok((1e9 / rate).round() as Time),
-        _ => Err("write how often a second, from 0.001 to 1000000, such as 24 or 59.94".into()),
-    }
+    text.parse().ok().and_then(period_of).ok_or_else(|| {
+        "write how often a second, from 0.001 to 1000000, such as 24 or 59.94".into()
+    })
 }
 
 #[cfg(test)]

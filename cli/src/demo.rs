@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
+use onbeat_command::misuse;
 use onbeat_lab::{LabSpec, Mode};
 use onbeat_model::policy::{CorePolicy, Policy};
 use onbeat_model::taskset::{TaskSet, Work as TaskWork};
@@ -112,7 +113,7 @@ pub fn run(options: &Options) -> Result<ExitCode> {
         }
     }
     if works.is_empty() {
-        bail!("none of the experiments has such a policy");
+        bail!(misuse("none of the experiments has such a policy"));
     }
     let jobs = options.jobs.map_or_else(guests_at_a_time, usize::from);
     let (count, at) = (works.len(), jobs.min(works.len()));

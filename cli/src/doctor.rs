@@ -189,7 +189,7 @@ fn enforcement() -> Finding {
 
 fn service() -> Finding {
     const FEATURE: &str = "reservation service";
-    let socket = crate::launch::socket();
+    let socket = onbeat_client::socket();
     let answer = Service::connect_to(&socket)
         .and_then(|s| s.waiting_at_most(Duration::ZERO).ask(&Request::Status));
     match (answer, machine::loaded()) {

@@ -16,6 +16,7 @@ use anyhow::{Context, Result, bail};
 use clap::Args;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use onbeat_analysis::family::Family;
+use onbeat_command::misuse;
 use onbeat_lab::LabSpec;
 use onbeat_model::metrics::Metrics;
 use onbeat_model::policy::{CorePolicy, DEFAULT, Policy};
@@ -136,15 +137,17 @@ impl By {
 pub fn run(options: &Options) -> Result<ExitCode> {
     let families = match options.family.as_str() {
         "all" => Family::ALL.to_vec(),
-        name => vec![name.parse().map_err(|e| anyhow::anyhow!("{e}; \"all\" means all of them"))?],
+        name => {
+            vec![name.parse().map_err(|e| misuse(format!("{e}; \"all\" means all of them")))?]
+        }
     };
     let sets = options.sets.unwrap_or(if options.write.is_some() { 1 } else { 10 });
     let last = options.seed.checked_add(sets - 1).filter(|last| *last <= SEED_MOST);
     if last.is_none() {
-        bail!(
+        bail!(misuse(format!(
             "--seed {} leaves no room for {sets} sets: seeds end at {SEED_MOST}; choose a smaller one",
             options.seed
-        );
+        )));
     }
     let (policies, judged) = options.policies()?;
     let sets: Vec<(Family, u64)> =
@@ -201,10 +204,10 @@ impl Options {
         }
         let foreign = |p: &&Policy| self.by == By::Sim && !p.is_core();
         if let Some(policy) = all.iter().find(foreign) {
-            bail!(
+            bail!(misuse(format!(
                 "{policy}: only Onbeat's own policies can be simulated; play it with --by lab, or \
                  g-fifo in place of fifo"
-            );
+            )));
         }
         Ok((all, judged))
     }

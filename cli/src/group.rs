@@ -12,12 +12,9 @@ use onbeat_model::rank::Servers;
 use onbeat_model::units::format_duration;
 
 use crate::arguments::{Cpus, Time, cpus, duration};
-use crate::launch::{socket, starting};
+use crate::launch::service;
 
 /// Make or remove groups: budgets that several reservations share
-///
-/// onbeat group add media --budget 12ms --period 20ms --rule cbs-hard
-/// onbeat run --group media --budget 2ms --period 10ms -- my-audio
 ///
 /// All members of a group together get its budget in each of its periods, in its own order, and
 /// whatever they ask for, nobody outside feels it. A group may be part of another (--in). There it
@@ -26,6 +23,9 @@ use crate::launch::{socket, starting};
 /// makes one, within the user's limit, and others inside it.
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
+#[command(before_help = "Examples:\n\
+\x20 onbeat group add media --budget 12ms --period 20ms --rule cbs-hard\n\
+\x20 onbeat run --group media --budget 2ms --period 10ms -- my-audio")]
 pub struct Options {
     #[command(subcommand)]
     verb: Verb,
@@ -84,7 +84,7 @@ struct Add {
 
 /// Makes or removes a group.
 pub fn run(options: &Options) -> Result<ExitCode> {
-    let mut service = Service::connect_to(&socket())?.telling(starting);
+    let mut service = service()?;
     match &options.verb {
         Verb::Add(add) => make(&mut service, add)?,
         Verb::Remove { name } => remove(&mut service, name)?,

@@ -15,6 +15,8 @@ pub enum Kind {
     Provision,
     Claims,
     Results,
+    /// What that verb printed with --json.
+    Answer(&'static str),
 }
 
 /// Nothing longer is looked into.
@@ -22,8 +24,8 @@ const FILE_MOST: u64 = 1 << 20;
 
 impl Kind {
     /// What it is, and the verbs that read it.
-    fn about(self) -> (&'static str, &'static str) {
-        match self {
+    fn about(self) -> String {
+        let (what, verbs) = match self {
             Kind::TaskSet => ("a task-set file", "`onbeat sim`, `lab` or `analyze`"),
             Kind::Sweep => ("a sweep file", "`onbeat sweep`"),
             Kind::Provision => ("a file of `onbeat provision`", "`onbeat provision`"),
@@ -32,14 +34,30 @@ impl Kind {
                 "`onbeat report --claims`, which takes the folder above it",
             ),
             Kind::Results => ("a file of results", "`onbeat report`"),
-        }
+            Kind::Answer(verb) => {
+                return format!(
+                    "what `{verb}` printed with --json, which no verb reads; `onbeat report` reads what `onbeat sim` \
+                     and `lab` print"
+                );
+            }
+        };
+        format!("{what}; you want {verbs}")
     }
 
     /// By its keys.
     fn of(text: &str) -> Option<Self> {
         if text.trim_start().starts_with('{') {
-            let object: serde_json::Value = serde_json::from_str(text).ok()?;
-            return object.get("runs").map(|_| Kind::Results);
+            let mut objects = serde_json::Deserializer::from_str(text).into_iter();
+            let object: serde_json::Value = objects.next()?.ok()?;
+            let printed = [
+                ("runs", Kind::Results),
+                ("repetitions", Kind::Results),
+                ("verdict", Kind::Answer("onbeat analyze")),
+                ("guaranteed", Kind::Answer("onbeat limit")),
+                ("points", Kind::Answer("onbeat sweep")),
+                ("families", Kind::Answer("onbeat family")),
+            ];
+            return printed.into_iter().find(|(key, _)| object.get(key).is_some()).map(|(_, k)| k);
         }
         let table: toml::Table = text.parse().ok()?;
         let has = |key: &str| table.contains_key(key);
@@ -62,6 +80,6 @@ pub fn instead(file: &Path, wanted: Kind, why: Error) -> Error {
     let mut text = String::new();
     let read = File::open(file).map(|open| open.take(FILE_MOST).read_to_string(&mut text));
     let kind = read.ok().and_then(|_| Kind::of(&text)).filter(|kind| *kind != wanted);
-    let Some((what, verbs)) = kind.map(Kind::about) else { return why };
-    anyhow!("{}: this is {what}; you want {verbs}", file.display())
+    let Some(about) = kind.map(Kind::about) else { return why };
+    anyhow!("{}: this is {about}", file.display())
 }

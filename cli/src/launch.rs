@@ -8,8 +8,8 @@ use std::process::{Child, Command, Stdio};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail};
-use onbeat_client::{DEFAULT_SOCKET, SOCKET_VARIABLE, STARTING, Service};
+use anyhow::{Context, Result, anyhow, bail};
+use onbeat_client::{STARTING, Service, socket};
 use onbeat_kernel::machine;
 use onbeat_model::protocol::{Request, Response};
 
@@ -20,9 +20,20 @@ const PATIENCE: Duration = STARTING;
 /// Lines of the service that are kept, should it end.
 const WORDS: usize = 100;
 
-/// Where the service listens.
-pub fn socket() -> PathBuf {
-    std::env::var_os(SOCKET_VARIABLE).unwrap_or_else(|| DEFAULT_SOCKET.into()).into()
+/// The service that runs.
+///
+/// # Errors
+/// There is none, or there cannot be one on this machine; says what to do.
+pub fn service() -> Result<Service> {
+    let socket = socket();
+    let service = Service::connect_to(&socket).map(|service| service.telling(starting));
+    service.map_err(|error| match machine::hopeless() {
+        Some(obstacle) => {
+            let place = socket.display();
+            anyhow!("no reservation service at {place}, and none can run here: {obstacle}")
+        }
+        None => error.into(),
+    })
 }
 
 /// What the scheduler is to be, should it be started.
@@ -52,11 +63,12 @@ pub struct Own {
 /// There is none and it cannot be started; says what to do.
 pub fn connect(wish: &Wish<'_>, signals: &Signals) -> Result<(Service, Option<Own>)> {
     let socket = socket();
-    match Service::connect_to(&socket).map(|service| service.telling(starting)) {
+    match service() {
         Ok(mut service) => {
             check_policy(&mut service, wish.policy)?;
             Ok((service, None))
         }
+        Err(error) if machine::hopeless().is_some() => Err(error),
         Err(error) if !machine::privileged() => {
             let root = rustix::process::geteuid().is_root();
             let may = if root { "with CAP_SYS_ADMIN" } else { "as root" };
@@ -99,7 +111,7 @@ fn program() -> Result<PathBuf> {
         }
     }
     crate::guest::find("scx_onbeat".as_ref())
-        .map_err(|(_, why)| anyhow::anyhow!("{why}; install it beside onbeat or in PATH"))
+        .map_err(|(_, why)| anyhow!("{why}; install it beside onbeat or in PATH"))
 }
 
 fn start(socket: &Path, wish: &Wish<'_>, signals: &Signals) -> Result<Own> {

@@ -13,6 +13,7 @@ use anyhow::{Context, Result, bail};
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
 use onbeat_analysis::limit::{self, LimitError, Progress, capacity, limit};
+use onbeat_command::misuse;
 use onbeat_model::taskset::{Overheads, TaskSet};
 use onbeat_model::units::{format_duration, parse_duration};
 use onbeat_report::limit::{Limits, Span};
@@ -97,18 +98,18 @@ pub fn run(options: &Options) -> Result<ExitCode> {
     }
     let cpus = f64::from(set.cpus);
     if let Some(capacity) = options.capacity.filter(|c| *c > cpus) {
-        bail!("--capacity {capacity}: the set has {cpus} CPUs; give at most that");
+        bail!(misuse(format!("--capacity {capacity}: the set has {cpus} CPUs; give at most that")));
     }
     let usual = capacity(&set);
     let asked = options.capacity.unwrap_or(usual);
     let lag = options.lag.unwrap_or(SHARE_LAG);
     if let Some(lag) = options.lag.filter(|lag| *lag > set.duration) {
-        bail!(
+        bail!(misuse(format!(
             "--lag {}: best-effort work cannot be behind by more than the set lasts ({}); give a few milliseconds, or \
              --capacity {cpus} to leave nothing to it",
             format_duration(lag),
             format_duration(set.duration)
-        );
+        )));
     }
     let reserved = set.tasks.iter().any(|task| task.budget.is_some());
     let wanted = Wanted {

@@ -22,6 +22,8 @@ mod lab;
 mod launch;
 mod limit;
 mod mean;
+mod means;
+mod mistake;
 mod output;
 mod playable;
 mod policies;
@@ -39,7 +41,7 @@ mod top;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use onbeat_command::{FAILED_ITSELF, MISUSED, parse_as};
+use onbeat_command::{FAILED_ITSELF, MISUSED, Misuse, parse_as};
 
 /// Real-time reservations for stock Linux.
 #[derive(Debug, Parser)]
@@ -102,6 +104,6 @@ fn main() -> ExitCode {
     };
     result.unwrap_or_else(|error| {
         complain!("onbeat: {error:#}");
-        ExitCode::FAILURE
+        if error.is::<Misuse>() { ExitCode::from(misused) } else { ExitCode::FAILURE }
     })
 }

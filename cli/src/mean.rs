@@ -46,15 +46,6 @@ impl Mean {
             most: most * scale,
         }
     }
-
-    /// As `1.250 ±0.031`, with so many decimals; `-` if there was nothing.
-    pub fn text(&self, decimals: usize) -> String {
-        match self.n {
-            0 => "-".into(),
-            1 => format!("{:.decimals$}", self.value),
-            _ => format!("{:.decimals$} ±{:.decimals$}", self.value, self.reach),
-        }
-    }
 }
 
 #[cfg(test)]

@@ -2,13 +2,14 @@
 //! Where results go: stdout, and files that are whole or not there.
 
 use std::fs;
-use std::io::{self, BufWriter, Write};
+use std::io::{self, BufWriter, Read, Write};
 use std::ops::RangeInclusive;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use clap::Args;
+use onbeat_command::misuse;
 use onbeat_model::run::Run;
 use onbeat_report::html::{Page, render};
 use onbeat_report::perfetto;
@@ -54,12 +55,17 @@ impl Outputs {
     /// Names the file.
     pub fn check(&self, input: &Path, policies: &[String]) -> Result<()> {
         let traces = policies.iter().filter_map(|p| self.trace_of(p, policies.len() > 1));
-        let files: Vec<PathBuf> = self.html.iter().cloned().chain(traces).collect();
-        distinct(&[input], &files.iter().map(PathBuf::as_path).collect::<Vec<_>>())?;
-        files.iter().try_for_each(|file| check(file))?;
+        let traces = traces.map(|file| (file, Form::Trace));
+        let page = self.html.iter().map(|file| (file.clone(), Form::Page));
+        let files: Vec<(PathBuf, Form)> = page.chain(traces).collect();
+        distinct(&[input], &files.iter().map(|(file, _)| file.as_path()).collect::<Vec<_>>())?;
+        files.iter().try_for_each(|(file, form)| check(file, *form))?;
         match &self.trace {
             Some(trace) if policies.len() > 1 && special(trace) => {
-                bail!("{} cannot hold the traces of several policies", trace.display())
+                bail!(misuse(format!(
+                    "{} cannot hold the traces of several policies",
+                    trace.display()
+                )))
             }
             _ => Ok(()),
         }
@@ -128,7 +134,10 @@ pub fn distinct(inputs: &[&Path], outputs: &[&Path]) -> Result<()> {
     let mut files: Vec<PathBuf> = inputs.iter().map(|file| real(file)).collect();
     for file in outputs.iter().filter(|file| !special(file)) {
         if files.contains(&real(file)) {
-            bail!("{} is named twice; give each file its own name", file.display());
+            bail!(misuse(format!(
+                "{} is named twice; give each file its own name",
+                file.display()
+            )));
         }
         files.push(real(file));
     }
@@ -179,15 +188,55 @@ fn draft(file: &Path) -> io::Result<tempfile::NamedTempFile> {
         .tempfile_in(folder_of(file))
 }
 
-/// Finds out whether a file can be written.
+/// What a file is to hold. One that is there and holds something else is not replaced.
+#[derive(Debug, Clone, Copy)]
+pub enum Form {
+    Page,
+    Picture,
+    Trace,
+    /// Whatever is there: somebody has said so.
+    Any,
+}
+
+impl Form {
+    /// What it is called, and whether that is how one begins.
+    fn about(self) -> (&'static str, fn(&[u8]) -> bool) {
+        let markup = |begin: &[u8]| begin.trim_ascii_start().starts_with(b"<");
+        // The tag of a packet, then numbers that no text has.
+        let packets = |begin: &[u8]| begin[0] == b'\n' && begin.iter().any(|byte| *byte < b'\t');
+        match self {
+            Self::Page => ("page", markup),
+            Self::Picture => ("picture", markup),
+            Self::Trace => ("trace", packets),
+            Self::Any => ("file", |_| true),
+        }
+    }
+
+    /// Nothing else is there.
+    fn may_replace(self, file: &Path) -> Result<()> {
+        let mut begin = Vec::new();
+        let open = fs::File::open(file);
+        let _ = open.map(|open| open.take(64).read_to_end(&mut begin)); // other errors show when it is written
+        let (what, is_one) = self.about();
+        ensure!(
+            begin.is_empty() || is_one(&begin),
+            "{} is there already and is no {what}; remove it, or give another name",
+            file.display()
+        );
+        Ok(())
+    }
+}
+
+/// Finds out whether a file can be written, and that nothing is lost by it but what was such a file before.
 ///
 /// # Errors
 /// Names the file.
-pub fn check(file: &Path) -> Result<()> {
+pub fn check(file: &Path, form: Form) -> Result<()> {
     if file.is_dir() {
         bail!("cannot write {}: it is a folder; name a file in it", file.display());
     }
     if !special(file) {
+        form.may_replace(file)?;
         let folder = folder_of(file);
         if !folder.is_dir() {
             bail!("cannot write {}: there is no folder {}", file.display(), folder.display());

@@ -12,20 +12,20 @@ use onbeat_model::others::Others;
 use onbeat_model::protocol::{Request, Response};
 use serde_json::json;
 
-use crate::launch::{socket, starting};
+use crate::launch::service;
 use crate::output::print;
 
 /// Show the policy of each set of CPUs, or put another in force
-///
-/// onbeat policy                            lists the sets of CPUs and their policies
-/// onbeat policy quiet p-edf+cbs-hard       swaps the policy of the set "quiet"
-/// onbeat policy default g-edzl+cbs         that of the CPUs which no --set of scx_onbeat names
-/// onbeat policy --best-effort berate       swaps the order of best-effort work
 ///
 /// Programs run on meanwhile, and keep their reservations: a policy under which some would no longer
 /// fit is refused. Swapping is root's.
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
+#[command(before_help = "Examples:\n\
+\x20 onbeat policy                            lists the sets of CPUs and their policies\n\
+\x20 onbeat policy quiet p-edf+cbs-hard       swaps the policy of the set \"quiet\"\n\
+\x20 onbeat policy default g-edzl+cbs         that of the CPUs which no --set of scx_onbeat names\n\
+\x20 onbeat policy --best-effort berate       swaps the order of best-effort work")]
 pub struct Options {
     /// The set of CPUs
     #[arg(value_name = "SET", requires = "policy")]
@@ -43,7 +43,7 @@ pub struct Options {
 
 /// Lists or swaps.
 pub fn run(options: &Options) -> Result<ExitCode> {
-    let mut service = Service::connect_to(&socket())?.telling(starting);
+    let mut service = service()?;
     if let (Some(set), Some(policy)) = (&options.set, &options.policy) {
         let asked = Request::Swap { set: set.clone(), policy: policy.clone() };
         swap(&mut service, &format!("set {set}"), &asked)?;

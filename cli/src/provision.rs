@@ -11,16 +11,19 @@ use std::process::ExitCode;
 use anyhow::{Context, Result, bail, ensure};
 use clap::Args;
 use onbeat_analysis::provision::{Constraint, Provision, Streams, moments};
+use onbeat_command::misuse;
 use onbeat_model::taskset::load_trace;
-use onbeat_model::units::parse_duration;
+use onbeat_model::units::{format_duration, parse_duration};
 use onbeat_report::plot::panels;
 use serde_json::{Value, json};
 
 use crate::kind::{self, Kind};
-use crate::output::{self, print, whole};
+use crate::output::{self, Form, print, whole};
 use rows::{Experiment, against_budget};
 use write::{Written, write};
 
+/// So many times the mean a deviation may be.
+const DEVIATIONS_MOST: f64 = 100.0;
 /// Successive execution times more alike than this are not independent.
 const CORRELATED: f64 = 0.2;
 
@@ -105,7 +108,7 @@ pub fn run(options: &Options) -> Result<ExitCode> {
         .map(PathBuf::as_path)
         .collect();
     output::distinct(&inputs, &outputs)?;
-    options.plot.as_deref().map_or(Ok(()), output::check)?;
+    options.plot.as_deref().map_or(Ok(()), |file| output::check(file, Form::Picture))?;
     options.written.check()?;
     match &options.file {
         Some(file) => run_file(options, file),
@@ -139,13 +142,23 @@ fn run_file(options: &Options, file: &Path) -> Result<ExitCode> {
 
 fn run_one(options: &Options) -> Result<ExitCode> {
     let period = options.period.unwrap_or(0);
-    ensure!(period > 0, "--period 0: a stream needs a period; give one such as 41.7ms");
+    ensure!(period > 0, misuse("--period 0: a stream needs a period; give one such as 41.7ms"));
     ensure!(
         options.best_effort_period > 0 && options.best_effort_budget <= options.best_effort_period,
-        "--best-effort-budget is above --best-effort-period; lower it"
+        misuse("--best-effort-budget is above --best-effort-period; lower it")
     );
     let (mean, deviation, correlation) = figures(options)?;
-    ensure!(mean > 0.0, "--mean 0: a soft job needs some time; give its mean, such as 14.5ms");
+    ensure!(
+        mean > 0.0,
+        misuse("--mean 0: a soft job needs some time; give its mean, such as 14.5ms")
+    );
+    ensure!(
+        deviation <= DEVIATIONS_MOST * mean,
+        misuse(format!(
+            "--deviation {}: more than {DEVIATIONS_MOST} times the mean says nothing of a job; look at its unit",
+            format_duration((deviation * 1e6) as u64)
+        ))
+    );
     let streams = Streams {
         cpus: options.cpus.unwrap_or(2),
         count: options.streams.unwrap_or(1),

@@ -5,23 +5,22 @@ use std::process::ExitCode;
 
 use anyhow::{Result, bail};
 use clap::{Args, Subcommand};
-use onbeat_client::Service;
 use onbeat_model::protocol::{Purse, Request, Response};
 use onbeat_model::taskset::Segment;
 
 use crate::arguments::duration;
-use crate::launch::{socket, starting};
+use crate::launch::service;
 
 /// Make or remove purses: budgets that reservations share wherever they stand
-///
-/// onbeat purse add disk --period 100ms --budget 30ms
-/// onbeat purse add logs --in disk --period 100ms --budget 10ms --budget 5ms@50ms-100ms
-/// onbeat run --purse logs --budget 8ms --period 20ms -- my-logger
 ///
 /// What a reservation takes counts in its purse and in each that this one is in, whatever group it is
 /// in; where one of them is empty, it sleeps. For root.
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
+#[command(before_help = "Examples:\n\
+\x20 onbeat purse add disk --period 100ms --budget 30ms\n\
+\x20 onbeat purse add logs --in disk --period 100ms --budget 10ms --budget 5ms@50ms-100ms\n\
+\x20 onbeat run --purse logs --budget 8ms --period 20ms -- my-logger")]
 pub struct Options {
     #[command(subcommand)]
     verb: Verb,
@@ -69,7 +68,7 @@ fn amount(text: &str) -> Result<Amount, String> {
 
 /// Makes or removes a purse.
 pub fn run(options: &Options) -> Result<ExitCode> {
-    let mut service = Service::connect_to(&socket())?.telling(starting);
+    let mut service = service()?;
     match &options.verb {
         Verb::Add(add) => {
             let segment = |Amount(budget, time): &Amount| {

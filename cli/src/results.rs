@@ -13,6 +13,10 @@ use onbeat_report::{Outcome, result_json, table};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+/// What to say of what is something else.
+pub const NO_RESULTS: &str =
+    "not the JSON of results; write it with `onbeat sim` or `onbeat lab --json`";
+
 /// What came of one policy.
 #[derive(Debug, Clone)]
 pub struct Ended {
@@ -88,7 +92,7 @@ impl Results {
     ///
     /// # Errors
     /// When it is something else.
-    pub fn from_json(text: &str) -> Result<Self> {
+    pub fn from_json(object: Value) -> Result<Self> {
         #[derive(Deserialize)]
         struct Whole {
             #[serde(default)]
@@ -101,9 +105,7 @@ impl Results {
             limit: Option<Limits>,
             host: Option<Value>,
         }
-        let whole: Whole = serde_json::from_str(text).context(
-            "not the JSON of results; write it with `onbeat sim` or `onbeat lab --json`",
-        )?;
+        let whole: Whole = serde_json::from_value(object).context(NO_RESULTS)?;
         anyhow::ensure!(!whole.runs.is_empty(), "the results hold no run: nothing was measured");
         let mut runs = Vec::new();
         for mut run in whole.runs {

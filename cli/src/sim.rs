@@ -5,8 +5,9 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::str::FromStr;
 
-use anyhow::{Context, Result, anyhow, bail, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use clap::Args;
+use onbeat_command::misuse;
 use onbeat_model::policy::{CorePolicy, Policy};
 use onbeat_model::rank::Rank;
 use onbeat_model::run::{Platform, Run, World};
@@ -19,7 +20,7 @@ use onbeat_sim::{SimError, figures};
 use crate::again::{self, Again};
 use crate::kind::{self, Kind};
 use crate::lab::cancel_on_signals;
-use crate::output::{self, Outputs, folder_of, whole};
+use crate::output::{self, Form, Outputs, folder_of, whole};
 use crate::playable;
 use crate::results::{Ended, Results};
 
@@ -88,7 +89,7 @@ fn run_file(options: &Options, file: &Path) -> Result<()> {
         TaskSet::load(file).map_err(|why| kind::instead(file, Kind::TaskSet, why.into()))?;
     options.again.change(&mut set, options.seed)?;
     if let Some(order) = &options.best_effort {
-        set.serve_others_by(order).map_err(|why| anyhow!("--best-effort: {why}"))?;
+        set.serve_others_by(order).map_err(|why| misuse(format!("--best-effort: {why}")))?;
     }
     let policies = choose(&set, &options.policies)?;
     playable::warn("sim", &set, &policies);
@@ -100,7 +101,7 @@ fn run_file(options: &Options, file: &Path) -> Result<()> {
     outputs.check(file, &names)?;
     let several = policies.len() > 1;
     let pictures = names.iter().filter_map(|name| options.picture_of(name, several));
-    pictures.collect::<Vec<_>>().iter().try_for_each(|file| output::check(file))?;
+    pictures.collect::<Vec<_>>().iter().try_for_each(|file| output::check(file, Form::Picture))?;
     let mut failed = None;
     let traced = outputs.trace.is_some() || options.progress.is_some();
     let keep = if traced { Keep::AllEvents } else { Keep::Events };
@@ -235,9 +236,9 @@ fn choose(set: &TaskSet, asked: &[Policy]) -> Result<Vec<&'static CorePolicy>> {
         return Ok(found);
     }
     let others = others.join(", ");
-    if !asked.is_empty() || found.is_empty() {
-        bail!("{others}: only Onbeat's own policies can be simulated; use `onbeat lab`");
-    }
+    let why = format!("{others}: only Onbeat's own policies can be simulated; use `onbeat lab`");
+    ensure!(asked.is_empty(), misuse(&why));
+    ensure!(!found.is_empty(), why);
     complain!("onbeat sim: left out, because only `onbeat lab` can run them: {others}");
     Ok(found)
 }

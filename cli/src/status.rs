@@ -13,9 +13,8 @@ mod beats;
 mod watch;
 
 use crate::arguments::{Time, interval};
-use crate::launch::{socket, starting};
+use crate::launch::service;
 use crate::output::print;
-use onbeat_client::Service;
 use onbeat_kernel::machine::name_cpus;
 use onbeat_model::protocol::{Request, Response};
 use onbeat_model::units::{Fraction, format_duration};
@@ -64,7 +63,7 @@ pub fn run(options: &Options) -> Result<ExitCode> {
         watch::watch(&request, Duration::from_nanos(interval), show)?;
         return Ok(ExitCode::SUCCESS);
     }
-    let answer = Service::connect_to(&socket())?.telling(starting).ask(&request)?;
+    let answer = service()?.ask(&request)?;
     match options.json {
         true => print(&(serde_json::to_string_pretty(&answer)? + "\n"))?,
         false => print(&shown(answer)?)?,
@@ -161,7 +160,7 @@ fn text(answer: Response) -> Result<String> {
 
 /// Gives one back.
 pub fn release(options: &ReleaseOptions) -> Result<ExitCode> {
-    let got = Service::connect_to(&socket())?.telling(starting).release(options.id)?;
+    let got = service()?.release(options.id)?;
     complain!("onbeat: reservation {} ({}) is given back", got.id, got.name);
     Ok(ExitCode::SUCCESS)
 }

@@ -19,12 +19,13 @@ use anyhow::{Context, Result, bail};
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
 use onbeat_analysis::generate::Periods;
+use onbeat_command::misuse;
 use onbeat_report::plot::{Curve, Panel, panels};
 use serde_json::json;
 
 use crate::kind::{self, Kind};
 use crate::lab::{cancel_on_signals, carry::guests_at_a_time};
-use crate::output::{self, print};
+use crate::output::{self, Form, print};
 use file::{By, Sweep};
 use judge::{Jury, Lab, Means};
 use kept::{Frame, Kept, Points};
@@ -69,7 +70,10 @@ pub fn run(options: &Options) -> Result<ExitCode> {
         return varied::run(options, &text);
     }
     if options.force {
-        bail!("{}: random sets go on from what is there; leave --force out", place());
+        bail!(misuse(format!(
+            "{}: random sets go on from what is there; leave --force out",
+            place()
+        )));
     }
     let sweep = Sweep::parse(&text).with_context(place);
     let sweep = sweep.map_err(|why| kind::instead(&options.file, Kind::Sweep, why))?;
@@ -80,7 +84,7 @@ pub fn run(options: &Options) -> Result<ExitCode> {
         [&options.out, &options.plot].into_iter().flatten().map(PathBuf::as_path).collect();
     output::distinct(&[&options.file], &outputs)?;
     if let Some(plot) = &options.plot {
-        output::check(plot)?;
+        output::check(plot, Form::Picture)?;
     }
     let names = jury.names();
     let sets = jury.sets(sweep.sets);

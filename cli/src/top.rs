@@ -16,11 +16,13 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
+use onbeat_client::socket;
+use onbeat_kernel::machine;
 use ratatui::DefaultTerminal;
 use ratatui::crossterm::event::{self, Event, KeyEventKind};
 
 use crate::arguments::{Time, interval};
-use crate::launch::socket;
+use crate::launch::service;
 use ask::Asker;
 use draw::draw;
 use state::{Next, State};
@@ -46,6 +48,10 @@ pub struct Options {
 pub fn run(options: &Options) -> Result<ExitCode> {
     if !std::io::stdout().is_terminal() {
         bail!("standard output is no terminal; use `onbeat status --watch`");
+    }
+    // One that may come is waited for.
+    if machine::hopeless().is_some() && !socket().exists() {
+        drop(service()?);
     }
     let stop = Arc::new(AtomicBool::new(false));
     for signal in [libc::SIGTERM, libc::SIGHUP, libc::SIGINT] {

@@ -219,7 +219,10 @@ fn compare(section: &str, others: &[&str], answers: &[Value]) {
 fn without_a_service_watching_fails_and_says_what_to_do() {
     let output = onbeat(&["status", "--watch"], Path::new("/nonexistent/s")).output().unwrap();
     assert_eq!(output.status.code(), Some(1));
-    assert!(complaint(&output).contains("systemctl start"), "{}", complaint(&output));
+    // What to do depends on whether the kernel of this machine could serve at all.
+    let remedies = ["systemctl start", "boot Linux 7.2", "none can run here"];
+    let words = complaint(&output);
+    assert!(remedies.iter().any(|remedy| words.contains(remedy)), "{words}");
     for wrong in ["0s", "1ms", "x"] {
         let output =
             onbeat(&["status", "--watch", wrong], Path::new("/nonexistent/s")).output().unwrap();

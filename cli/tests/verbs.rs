@@ -113,6 +113,50 @@ fn kept_results_make_the_same_table_and_a_page() {
 }
 
 #[test]
+fn results_of_several_files_and_of_repetitions_are_read_again_and_other_answers_are_named() {
+    let (one, two) = (short("\"g-edf+cbs\""), short("\"g-edf+fcbs\""));
+    let kept = |words: &[&str], name: &str| {
+        let file = one.beside(name);
+        fs::write(&file, onbeat(words).stdout).unwrap();
+        file.to_str().unwrap().to_owned()
+    };
+    let several = kept(&["sim", one.path(), two.path(), "--json"], "several.json");
+    let shown = onbeat(&["report", &several]);
+    assert!(shown.status.success(), "{}", complaint(&shown));
+    assert!(["g-edf+cbs", "g-edf+fcbs"].iter().all(|name| said(&shown).contains(name)));
+    let words = ["sim", one.path(), "--repeat", "3"];
+    let means = kept(&[&words[..], &["--json"]].concat(), "means.json");
+    let shown = onbeat(&["report", &means]);
+    assert_eq!(said(&shown).trim_end(), said(&onbeat(&words)).trim_end());
+    let page = one.beside("page.html");
+    let refused = onbeat(&["report", &means, "--html", page.to_str().unwrap()]);
+    assert!(complaint(&refused).contains("tables only"), "{}", complaint(&refused));
+    assert!(!page.exists());
+    let answer = kept(&["analyze", one.path(), "--json"], "answer.json");
+    let refused = onbeat(&["report", &answer]);
+    assert!(complaint(&refused).contains("`onbeat analyze` printed"), "{}", complaint(&refused));
+}
+
+#[test]
+fn only_what_was_such_a_file_before_is_replaced() {
+    let file = short("\"g-edf+cbs\"");
+    let other = file.beside("other.toml");
+    fs::copy(file.path(), &other).unwrap();
+    let other = other.to_str().unwrap();
+    for option in ["--html", "--trace", "--progress"] {
+        let output = onbeat(&["sim", file.path(), option, other]);
+        assert_eq!(output.status.code(), Some(1), "{option}");
+        assert!(complaint(&output).contains("is there already"), "{}", complaint(&output));
+        let own = file.beside(option);
+        for _ in 0..2 {
+            let output = onbeat(&["sim", file.path(), option, own.to_str().unwrap()]);
+            assert!(output.status.success(), "{option}: {}", complaint(&output));
+        }
+    }
+    assert_eq!(fs::read_to_string(other).unwrap(), fs::read_to_string(file.path()).unwrap());
+}
+
+#[test]
 fn a_file_that_is_no_result_is_refused_by_name() {
     for contents in ["", "{}", "[1]", "\u{0}\u{1}"] {
         let file = File::new(contents);
@@ -295,5 +339,55 @@ fn a_number_that_makes_no_sense_is_refused_with_what_is_expected() {
         let status = if words[0] == "run" { 125 } else { 2 };
         assert_eq!(refused.status.code(), Some(status), "{words:?}");
         assert!(complaint(&refused).contains(says), "{words:?}: {}", complaint(&refused));
+    }
+}
+
+#[test]
+fn a_command_line_that_makes_no_sense_has_one_exit_status_wherever_that_is_found() {
+    let file = short("\"g-edf+cbs\"");
+    let set = file.path();
+    for words in [
+        &["analyze", set, "--policy", "bogus"][..],
+        &["analyze", set, "--test", "bogus"],
+        &["analyze", set, "--admit", "bogus"],
+        &["analyze", set, "--admit", "eevdf"],
+        &["analyze", set, set, "--json"],
+        &["sim", set, "--best-effort", "bogus"],
+        &["sim", set, "--policy", "fifo"],
+        &["sim", set, "--duration", "0s"],
+        &["sim", set, "--html", set],
+        &["limit", set, "--capacity", "0"],
+        &["limit", set, "--capacity", "99"],
+        &[
+            "provision",
+            "--cpus",
+            "2",
+            "--streams",
+            "1",
+            "--period",
+            "0ms",
+            "--mean",
+            "1ms",
+            "--deviation",
+            "1ms",
+        ],
+        &[
+            "provision",
+            "--cpus",
+            "2",
+            "--streams",
+            "1",
+            "--period",
+            "9ms",
+            "--mean",
+            "1ms",
+            "--deviation",
+            "6h",
+        ],
+        &["family", "bogus"],
+    ] {
+        let refused = onbeat(words);
+        assert_eq!(refused.status.code(), Some(2), "{words:?}: {}", complaint(&refused));
+        assert!(!complaint(&refused).is_empty(), "{words:?}");
     }
 }

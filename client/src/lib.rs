@@ -26,5 +26,5 @@ mod service;
 pub use beat::{Beat, job_done};
 pub use change::Change;
 pub use service::{
-    DEFAULT_SOCKET, Error, Grant, Params, Reservation, SOCKET_VARIABLE, STARTING, Service,
+    DEFAULT_SOCKET, Error, Grant, Params, Reservation, SOCKET_VARIABLE, STARTING, Service, socket,
 };

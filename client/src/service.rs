@@ -13,6 +13,12 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use thiserror::Error;
 
+/// Where the service listens: what [`SOCKET_VARIABLE`] says if it is there and says something, else the usual place.
+pub fn socket() -> PathBuf {
+    let named = std::env::var_os(SOCKET_VARIABLE).filter(|name| !name.is_empty());
+    named.map_or_else(|| DEFAULT_SOCKET.into(), PathBuf::from)
+}
+
 /// Where the service listens unless [`SOCKET_VARIABLE`] says otherwise.
 pub const DEFAULT_SOCKET: &str = "/run/onbeat/control.sock";
 /// Environment variable that names another socket.
@@ -245,8 +251,7 @@ impl Service {
     /// # Errors
     /// [`Error::NoService`].
     pub fn connect() -> Result<Self, Error> {
-        let socket = std::env::var_os(SOCKET_VARIABLE).unwrap_or_else(|| DEFAULT_SOCKET.into());
-        Self::connect_to(Path::new(&socket))
+        Self::connect_to(&socket())
     }
 
     /// Connects to the socket at `path`.

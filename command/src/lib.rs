@@ -48,6 +48,23 @@ pub const MISUSED: u8 = 2;
 /// env(1) and the like.
 pub const FAILED_ITSELF: u8 = 125;
 
+/// A command line that can be read and makes no sense: its exit status is that of one that cannot be read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Misuse(String);
+
+/// A command line makes no sense, for this reason.
+pub fn misuse(why: impl std::fmt::Display) -> Misuse {
+    Misuse(why.to_string())
+}
+
+impl std::fmt::Display for Misuse {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Misuse {}
+
 /// What the command line says. Ends the process with status [`MISUSED`] if that makes no sense, with 0 after help and
 /// the like, and with 1 if manual pages were asked for and cannot be written.
 pub fn parse<P: Parser>() -> P {
@@ -62,8 +79,17 @@ pub fn parse_as<P: Parser>(misused: u8) -> P {
     let options = matches
         .and_then(|matches| P::from_arg_matches(&matches).map_err(|e| e.format(&mut command)));
     options.unwrap_or_else(|error| {
-        let _ = error.print(); // there may be nobody to read it
-        exit(if error.use_stderr() { misused.into() } else { 0 })
+        if error.use_stderr() {
+            let _ = error.print(); // there may be nobody to read it
+            exit(misused.into());
+        }
+        match error.print().and_then(|()| io::stdout().flush()) {
+            Err(why) if why.kind() != io::ErrorKind::BrokenPipe => {
+                let _ = writeln!(io::stderr(), "cannot write to standard output: {why}");
+                exit(1)
+            }
+            _ => exit(0),
+        }
     })
 }
 

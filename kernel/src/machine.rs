@@ -268,6 +268,11 @@ pub fn check_cpus() -> Result<(), Obstacle> {
     }
 }
 
+/// Why no scheduler can be loaded here by anybody, whatever is installed or started.
+pub fn hopeless() -> Option<Obstacle> {
+    [check_sched_ext, check_btf, check_cpus].iter().find_map(|check| check().err())
+}
+
 /// All that stands in the way of loading the scheduler here, most basic first.
 pub fn obstacles() -> Vec<Obstacle> {
     let checks =

@@ -121,6 +121,12 @@ pub fn parse_percent(text: &str) -> Result<Fraction, UnitError> {
     Ok(Ratio::new(parts.0 * scale + parts.1, 100 * scale))
 }
 
+/// The period of something that comes so often a second, to the nearest ns; `None`: less than once in an hour, or more
+/// than a million times a second.
+pub fn period_of(rate: f64) -> Option<u64> {
+    (1.0 / 3600.0..=1e6).contains(&rate).then(|| (1e9 / rate).round() as u64)
+}
+
 /// Prints nanoseconds exactly, in the largest unit from seconds down that leaves at most three digits after the
 /// point (`41.7ms`, `90s`, `1.5us`), else in nanoseconds. [`parse_duration`] reads it back to the same value.
 pub fn format_duration(ns: u64) -> String {

@@ -27,7 +27,10 @@ pub fn exit_code(program: &str, result: anyhow::Result<()>) -> std::process::Exi
         Ok(()) => std::process::ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("{program}: {error:#}");
-            std::process::ExitCode::FAILURE
+            match error.is::<onbeat_command::Misuse>() {
+                true => onbeat_command::MISUSED.into(),
+                false => std::process::ExitCode::FAILURE,
+            }
         }
     }
 }

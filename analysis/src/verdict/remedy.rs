@@ -25,8 +25,8 @@ pub struct Remedies {
     pub budget: Option<(String, u64)>,
     /// Entry and period, ns: the one whose period grows by the smallest part.
     pub period: Option<(String, u64)>,
-    /// Entries whose jobs take more than their budgets, and all that these take, ns, as budgets; empty: that would not
-    /// be enough.
+    /// Entries whose jobs take more than their budgets, and all that these take as budgets, ns, in whole µs; empty: that
+    /// would not be enough.
     pub raise: Vec<(String, u64)>,
     /// Single entries were not tried: there are too many tasks.
     pub many: bool,
@@ -35,9 +35,9 @@ pub struct Remedies {
 /// Looks for them; `fits` says whether a set does.
 pub fn remedies(set: &TaskSet, fits: &dyn Fn(&TaskSet) -> bool) -> Remedies {
     let many = set.copies().count() > TASKS_TRIED;
-    let mut found = Remedies { cpus: cpus(set, many, fits), many, ..Remedies::default() };
+    let mut found = Remedies { cpus: least_cpus(set, fits), many, ..Remedies::default() };
     if with_work(set).is_some_and(|raised| fits(&raised)) {
-        let of = |task: &TaskEntry| Some((task.name.clone(), beyond(task)?));
+        let of = |task: &TaskEntry| Some((task.name.clone(), enough(task)?));
         found.raise = set.tasks.iter().filter_map(of).collect();
     }
     if set.groups.is_empty() {
@@ -67,7 +67,9 @@ pub fn remedies(set: &TaskSet, fits: &dyn Fn(&TaskSet) -> bool) -> Remedies {
     found
 }
 
-fn cpus(set: &TaskSet, many: bool, fits: &dyn Fn(&TaskSet) -> bool) -> Option<u32> {
+/// The least number of CPUs, more than there are, on which the set fits; of more than [`TASKS_TRIED`] tasks perhaps not
+/// the least.
+pub fn least_cpus(set: &TaskSet, fits: &dyn Fn(&TaskSet) -> bool) -> Option<u32> {
     if !set.sets.is_empty() {
         return None;
     }
@@ -81,7 +83,7 @@ fn cpus(set: &TaskSet, many: bool, fits: &dyn Fn(&TaskSet) -> bool) -> Option<u3
         .map(|t| t.budget.unwrap_or(0) as f64 / t.period as f64 * f64::from(t.count))
         .sum();
     let first = (set.cpus + 1).max(asked as u32).max(1);
-    if !many {
+    if set.copies().count() <= TASKS_TRIED {
         return (first..=most).find(enough);
     }
     let mut tried = first;
@@ -97,13 +99,20 @@ pub fn beyond(task: &TaskEntry) -> Option<u64> {
     (work > task.budget?).then_some(work)
 }
 
+/// The same as a budget: in whole µs, unless that is beyond the deadline.
+fn enough(task: &TaskEntry) -> Option<u64> {
+    let work = beyond(task)?;
+    let whole = work.next_multiple_of(US);
+    Some(if whole > task.deadline.min(task.period) { work } else { whole })
+}
+
 /// The set where no job takes more than its budget, as those that are too small are raised; `None`: there are none, or
 /// a job takes more than there is time for.
 pub fn with_work(set: &TaskSet) -> Option<TaskSet> {
     let mut raised = set.clone();
     let mut any = false;
     for task in &mut raised.tasks {
-        let Some(work) = beyond(task) else { continue };
+        let Some(work) = enough(task) else { continue };
         if work > task.deadline.min(task.period) {
             return None;
         }

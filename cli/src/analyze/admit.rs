@@ -7,6 +7,7 @@ use anyhow::{Result, bail};
 use onbeat_analysis::admission::Admission;
 use onbeat_analysis::plan::{Item, Of, Place, items};
 use onbeat_analysis::sporadic::Sporadic;
+use onbeat_command::misuse;
 use onbeat_kernel::machine::{cpus_of, format_cpus};
 use onbeat_kernel::system::Above;
 use onbeat_model::policy::{Policy, Server};
@@ -33,11 +34,12 @@ pub struct Admitted {
 /// `policy`, and those of sets of CPUs under theirs.
 ///
 /// # Errors
-/// The policy is none of Onbeat's own, or is not known.
-pub fn admit(set: &TaskSet, policy: &str) -> Result<Admitted> {
-    let policy: Policy = policy.parse()?;
+/// The policy is none of Onbeat's own.
+pub fn admit(set: &TaskSet, policy: &Policy) -> Result<Admitted> {
     let Some(played) = policy.core() else {
-        bail!("--admit {policy}: only Onbeat's own policies admit; `onbeat policies` lists them");
+        bail!(misuse(format!(
+            "--admit {policy}: only Onbeat's own policies admit; `onbeat policies` lists them"
+        )));
     };
     playable::check(set, played)?;
     if set.parts().iter().all(|part| part.set.is_some()) {

@@ -202,24 +202,21 @@ impl Finding {
     }
 }
 
+/// The test of that name, for clap.
+pub fn named(name: &str) -> Result<&'static Test, String> {
+    find(name).ok_or_else(|| "there is no such test; `onbeat analyze --list` names them".into())
+}
+
 /// The tests asked for, or all that are meant for so many CPUs.
-fn chosen(names: &[String], cpus: usize) -> Result<Vec<&'static Test>> {
-    if names.is_empty() {
+fn chosen(asked: &[&'static Test], cpus: usize) -> Result<Vec<&'static Test>> {
+    if asked.is_empty() {
         return Ok(TESTS.iter().filter(|test| cpus == 1 || !test.one_cpu).collect());
     }
-    let mut tests = Vec::new();
-    for name in names {
-        let Some(test) = find(name) else {
-            bail!("there is no test \"{name}\"; `onbeat analyze --list` names them");
-        };
-        if test.one_cpu && cpus != 1 {
-            bail!(
-                "the test {name} is for one CPU, and the file has {cpus}; use a p-edf or g-edf one"
-            );
-        }
-        tests.push(test);
+    if let Some(test) = asked.iter().find(|test| test.one_cpu && cpus != 1) {
+        let name = test.name;
+        bail!("the test {name} is for one CPU, and the file has {cpus}; use a p-edf or g-edf one");
     }
-    Ok(tests)
+    Ok(asked.to_vec())
 }
 
 /// Names and parameters of the outermost groups, as servers ask for them, and of all tasks that have a budget and are

@@ -5,7 +5,9 @@
 use std::fmt::Write;
 use std::time::{Duration, Instant};
 
-use onbeat_analysis::verdict::remedy::{Remedies, TASKS_TRIED, beyond, enforcing, remedies};
+use onbeat_analysis::verdict::remedy::{
+    Remedies, TASKS_TRIED, beyond, enforcing, least_cpus, remedies, with_cpus,
+};
 use onbeat_analysis::verdict::{Fits, Judged, judge, judge_priorities, left_out, names};
 use onbeat_model::policy::{CORE, CorePolicy, Policy, Server};
 use onbeat_model::taskset::TaskSet;
@@ -27,6 +29,8 @@ pub struct Verdict {
     remedies: Option<Remedies>,
     /// Policies that keep jobs to their budgets, under which the set fits, in place of those that do not.
     instead: Vec<(&'static str, &'static str)>,
+    /// Where no single change is enough: such policies, and the CPUs on which the set fits under them.
+    instead_on: Option<(Vec<(&'static str, &'static str)>, u32)>,
     /// Changes were looked for no longer than [`PATIENCE`]: there may be smaller ones.
     hurried: bool,
     /// One of Onbeat's own that isolates and under which nobody is late, where the file's bound how late jobs are.
@@ -99,15 +103,18 @@ impl Verdict {
         let fits = |set: &TaskSet| {
             begin.elapsed() < PATIENCE && failed.iter().all(|by| by.judge(set).fits.bounded())
         };
-        let under = |policy: &&'static CorePolicy| {
-            begin.elapsed() < PATIENCE && By::Policy(policy).judge(set).fits.bounded()
+        // Others in their place; of no use unless each that fails has one.
+        let others = |set: &TaskSet| {
+            let under = |policy: &&'static CorePolicy| {
+                begin.elapsed() < PATIENCE && By::Policy(policy).judge(set).fits.bounded()
+            };
+            let other = |by: &By| match by {
+                By::Policy(policy) => Some((policy.name, enforcing(policy).find(under)?.name)),
+                By::Priorities => None,
+            };
+            failed.iter().map(other).collect::<Option<Vec<_>>>().filter(|all| !all.is_empty())
         };
-        let other = |by: &By| match by {
-            By::Policy(policy) => Some((policy.name, enforcing(policy).find(under)?.name)),
-            By::Priorities => None,
-        };
-        // Of no use unless each that fails has another.
-        let instead = failed.iter().map(other).collect::<Option<Vec<_>>>().unwrap_or_default();
+        let instead = others(set).unwrap_or_default();
         let is_late =
             |(_, judged): &&(String, Judged)| matches!(judged.fits, Fits::Late(by) if by > 0);
         let late = judged.iter().find(is_late).filter(|_| failed.is_empty());
@@ -126,6 +133,10 @@ impl Verdict {
             near.iter().find(never).map(|policy| policy.name)
         });
         let remedies = (!failed.is_empty()).then(|| remedies(set, &fits));
+        let none =
+            instead.is_empty() && remedies.as_ref().is_some_and(|found| words(found).is_empty());
+        let instead_on = none.then(|| least_cpus(set, &|set| others(set).is_some())).flatten();
+        let instead_on = instead_on.and_then(|cpus| Some((others(&with_cpus(set, cpus))?, cpus)));
         Self {
             judged,
             not_covered: policies
@@ -136,6 +147,7 @@ impl Verdict {
             hurried: begin.elapsed() >= PATIENCE,
             remedies,
             instead,
+            instead_on,
             in_time,
             names: names(set),
             left_out: left_out(set).into_iter().map(str::to_owned).collect(),
@@ -151,7 +163,8 @@ impl Verdict {
     pub fn line(&self) -> String {
         let change = || match self.changes() {
             words if !words.is_empty() => words,
-            _ => "no single budget, period or number of CPUs that was tried makes it fit".into(),
+            _ => "no single budget, period, policy or number of CPUs that was tried makes it fit"
+                .into(),
         };
         match self.fits() {
             _ if self.judged.is_empty() => {
@@ -261,6 +274,7 @@ impl Verdict {
                 "tasks_late_ns": judged.late,
             })
         };
+        let swap = |(from, to): &(&str, &str)| json!({"from": from, "to": to});
         let remedies = self.remedies.as_ref().map(|found| {
             let of = |key: &str, one: &Option<(String, u64)>| {
                 one.as_ref().map(|(task, ns)| json!({"task": task, key: ns}))
@@ -271,7 +285,10 @@ impl Verdict {
                 "budget": of("budget_ns", &found.budget),
                 "period": of("period_ns", &found.period),
                 "raise": found.raise.iter().map(|(task, ns)| json!({"task": task, "budget_ns": ns})).collect::<Value>(),
-                "policies": self.instead.iter().map(|(from, to)| json!({"from": from, "to": to})).collect::<Value>(),
+                "policies": self.instead.iter().map(swap).collect::<Value>(),
+                "policies_and_cpus": self.instead_on.as_ref().map(|(others, cpus)| {
+                    json!({"policies": others.iter().map(swap).collect::<Value>(), "cpus": cpus})
+                }),
                 "single_tasks_tried": !found.many,
             })
         });
@@ -279,6 +296,7 @@ impl Verdict {
             "verdict": self.line(),
             "fits": word(self.fits()),
             "late_ns": late(self.fits()),
+            "never_late_under": self.in_time,
             "remedies": remedies,
             "policies": self.judged.iter().map(one).collect::<Value>(),
             "not_covered": self.not_covered,
@@ -289,10 +307,15 @@ impl Verdict {
     /// The changes, each of which is enough, in words.
     fn changes(&self) -> String {
         let mut all = self.remedies.as_ref().map(words).unwrap_or_default();
-        let others = self.instead.iter().map(|(from, to)| format!("{to} in place of {from}"));
-        let others: Vec<String> = others.collect();
-        if !others.is_empty() {
-            all.push(format!("take {}", others.join(" and ")));
+        let swaps = |others: &[(&str, &str)]| {
+            let each = others.iter().map(|(from, to)| format!("{to} in place of {from}"));
+            each.collect::<Vec<_>>().join(" and ")
+        };
+        if !self.instead.is_empty() {
+            all.push(format!("take {}", swaps(&self.instead)));
+        }
+        if let Some((others, cpus)) = &self.instead_on {
+            all.push(format!("take {}, and {cpus} CPUs", swaps(others)));
         }
         all.join(", or ")
     }

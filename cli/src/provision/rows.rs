@@ -14,6 +14,7 @@ use serde::{Deserialize, Deserializer};
 use serde_json::{Value, json};
 
 use super::{feasible_best, ms, of};
+use crate::mistake;
 
 /// Bytes of a file.
 const FILE_MOST: u64 = 1 << 20;
@@ -95,7 +96,8 @@ impl Experiment {
             .read_to_string(&mut text)
             .context("is no text; give a TOML file")?;
         ensure!(text.len() as u64 <= FILE_MOST, "is too long; give a TOML file");
-        let e: Experiment = toml::from_str(&text)?;
+        let e: Experiment = toml::from_str(&text)
+            .map_err(|e| mistake::in_toml(&text, &e, "experiments/provision/kenna-t1.toml"))?;
         ensure!((2..=4096).contains(&e.cpus), "cpus = {}: 2 to 4096 can be had", e.cpus);
         ensure!(e.period > 0.0, "period = 0: a stream needs a period, such as \"41.7ms\"");
         ensure!(e.mean > 0.0, "mean = 0: a soft job needs some time, such as \"14.5ms\"");

@@ -12,7 +12,8 @@ use onbeat_model::taskset::TaskSet;
 use onbeat_model::units::{format_duration, parse_duration};
 
 use super::{Options, ms};
-use crate::{output, playable};
+use crate::output::{self, Form};
+use crate::playable;
 
 /// What is played: first the policy whose bounds are written.
 const POLICIES: &str = r#"["edf-hsb-ns", "edf-hsb", "eevdf"]"#;
@@ -44,7 +45,7 @@ impl Written {
     /// Finds out before the work that the file can be written, and that nobody else's is lost.
     pub fn check(&self) -> Result<()> {
         let Some(file) = &self.write else { return Ok(()) };
-        output::check(file)?;
+        output::check(file, Form::Any)?;
         ensure!(
             self.force || output::special(file) || fs::symlink_metadata(file).is_err(),
             "{} is there already; give --force to replace it, or another name",

@@ -9,6 +9,7 @@ use onbeat_client::Params;
 use onbeat_model::rank::Rank;
 
 use crate::arguments::{Budget, Cpus, Time, budget, cpus, duration, rate};
+use crate::output::whole;
 
 /// Run a program with a reservation: BUDGET of CPU time in every PERIOD
 ///
@@ -54,6 +55,7 @@ pub struct Options {
     pub(super) auto: bool,
     /// Process that runs already, in place of a program to run
     #[arg(long, value_name = "PID", allow_hyphen_values = true, conflicts_with = "program")]
+    #[arg(value_parser = whole::<u32>(0..=u32::MAX.into()))]
     pub(super) pid: Option<u32>,
     /// Time from release until the work must be done [default: the period]
     #[arg(long, value_parser = duration, allow_hyphen_values = true)]

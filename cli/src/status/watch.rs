@@ -6,11 +6,11 @@ use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use onbeat_client::Service;
+use onbeat_client::socket;
 use onbeat_model::protocol::{Request, Response};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use crate::launch::{ready, socket, starting};
+use crate::launch::{ready, service};
 
 /// Prints what `show` makes of an answer to `request` each `interval` until nobody reads it. A service that ends is
 /// waited for.
@@ -22,7 +22,7 @@ pub fn watch(
     interval: Duration,
     show: impl Fn(Response) -> Result<String>,
 ) -> Result<()> {
-    let mut service = Some(Service::connect_to(&socket())?.telling(starting));
+    let mut service = Some(service()?);
     let mut due = Instant::now();
     loop {
         if service.is_none() {

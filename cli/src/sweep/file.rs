@@ -14,6 +14,7 @@ use onbeat_model::units::{SEC, parse_duration};
 use serde::Deserialize;
 
 use super::judge::{Jury, Played};
+use crate::mistake;
 
 /// Points in a curve, tests and sets a point: more is a mistake.
 const POINTS_MOST: u32 = 1000;
@@ -142,8 +143,11 @@ impl Sweep {
     /// # Errors
     /// It says what cannot be.
     pub fn parse(text: &str) -> Result<Self> {
-        let sweep: Sweep =
-            toml::from_str(text).map_err(|error| of_task_sets(text).unwrap_or(error.into()))?;
+        let sweep: Sweep = toml::from_str(text).map_err(|error| {
+            of_task_sets(text).unwrap_or_else(|| {
+                mistake::in_toml(text, &error, "experiments/sweeps/kato-21.toml")
+            })
+        })?;
         sweep.check(text)?;
         sweep.no_name_twice()?;
         Ok(sweep)

@@ -16,6 +16,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use onbeat_command::misuse;
 use onbeat_model::metrics::tardiness_over_time;
 use onbeat_model::taskset::TaskSet;
 use onbeat_sim::{Detail, figures, simulate_with};
@@ -24,7 +25,7 @@ use super::Options;
 use super::file::By;
 use crate::again::on_all_processors;
 use crate::lab::cancel_on_signals;
-use crate::output::{self, print};
+use crate::output::{self, Form, print};
 use file::{Figure, Varied};
 use shown::Table;
 
@@ -45,7 +46,7 @@ pub fn is_one(text: &str) -> bool {
 pub fn run(options: &Options, text: &str) -> Result<ExitCode> {
     let place = || options.file.display().to_string();
     if options.by.is_some_and(|by| by != By::Sim) {
-        bail!("{}: a sweep over a task set is simulated; leave --by out", place());
+        bail!(misuse(format!("{}: a sweep over a task set is simulated; leave --by out", place())));
     }
     let sweep = Varied::read(&options.file, text).with_context(place)?;
     let outputs: Vec<&Path> =
@@ -53,7 +54,7 @@ pub fn run(options: &Options, text: &str) -> Result<ExitCode> {
     let bases = sweep.bases.iter().map(|base| base.path.as_path());
     let inputs: Vec<&Path> = [options.file.as_path()].into_iter().chain(bases).collect();
     output::distinct(&inputs, &outputs)?;
-    outputs.iter().try_for_each(|file| output::check(file))?;
+    outputs.iter().try_for_each(|file| output::check(file, Form::Any))?;
     for file in outputs {
         ensure!(
             options.force || output::special(file) || fs::symlink_metadata(file).is_err(),

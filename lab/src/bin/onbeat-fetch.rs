@@ -14,7 +14,8 @@ use onbeat_lab::{Flavour, fetch, movie};
 )]
 #[command(before_help = "Example: onbeat-fetch plain")]
 struct Options {
-    /// `plain`, `rt` (kernels), `movies`; all of them when none is named
+    /// Kernels or movies; all of them when none is named
+    #[arg(value_parser = ["plain", "rt", "movies"])]
     what: Vec<String>,
     /// Look for a newer kernel although a good one is there
     #[arg(long)]

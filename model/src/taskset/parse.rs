@@ -33,10 +33,11 @@ const TOP: [&str; 16] = [
     "task",
     "best_effort",
 ];
-const TASK: [&str; 26] = [
+const TASK: [&str; 27] = [
     "name",
     "count",
     "period",
+    "fps",
     "deadline",
     "budget",
     "offset",
@@ -258,10 +259,9 @@ fn task(folder: &Path, t: &Table<'_, '_>, cpus: u32, duration: u64) -> Result<Ta
     let name = t.required("name", "\"movie\"", t.string("name")?)?;
     let name = plain_name(&name, "name")?;
     let count = t.integer("count", 1, limits::TASKS as i64)?.map_or(1, |c| c.value as u32);
-    let period = t.duration("period", limits::PERIOD_MIN, limits::TIME)?;
-    let period = t.required("period", "\"41ms\"", period)?.value;
+    let period = period(t)?;
     let deadline = t.duration("deadline", 1, limits::TIME)?.map_or(period, |d| d.value);
-    let budget = t.duration("budget", 1, limits::TIME)?;
+    let budget = budget(t, period)?;
     if let Some(b) = &budget {
         check_budget(b, period, deadline)?;
     }
@@ -311,6 +311,32 @@ fn task(folder: &Path, t: &Table<'_, '_>, cpus: u32, duration: u64) -> Result<Ta
         waits: waits::read(t, budget_given)?,
         work,
     })
+}
+
+/// Time between releases: `period`, or of `fps` so many a second, to the nearest ns.
+fn period(t: &Table<'_, '_>) -> Result<u64, Fault> {
+    let period = t.duration("period", limits::PERIOD_MIN, limits::TIME)?;
+    let (period, rate) = match (period, t.rate("fps")?) {
+        (Some(_), Some(rate)) => {
+            return fault(rate.at, "a task has both period and fps", "leave one of them out");
+        }
+        given => given,
+    };
+    t.required("period", "\"41ms\"", period.or(rate)).map(|period| period.value)
+}
+
+/// CPU time per period: a time, or per cent of the period, to the nearest ns.
+fn budget(t: &Table<'_, '_>, period: u64) -> Result<Option<At<u64>>, Fault> {
+    let text = t.value("budget").and_then(|value| value.get_ref().as_str());
+    if !text.is_some_and(|text| text.trim_end().ends_with('%')) {
+        return t.duration("budget", 1, limits::TIME);
+    }
+    let part = t.percent("budget")?;
+    Ok(part.map(|At { at, value }| {
+        let ns =
+            Ratio::new(u128::from(*value.numer()) * u128::from(period), u128::from(*value.denom()));
+        At { at, value: ns.round().to_integer().clamp(1, u128::from(u64::MAX)) as u64 }
+    }))
 }
 
 /// It is at most period and deadline.

@@ -129,6 +129,25 @@ impl<'a, 'i> Table<'a, 'i> {
         self.value(key).map(|v| duration(v, key, min, max)).transpose()
     }
 
+    /// How often a second something comes, as the time between, ns.
+    pub fn rate(&self, key: &str) -> Result<Option<At<u64>>, Fault> {
+        let Some(v) = self.value(key) else { return Ok(None) };
+        let number = match (v.get_ref().as_integer(), v.get_ref().as_float()) {
+            (Some(whole), _) => whole.as_str(),
+            (None, Some(number)) => number.as_str(),
+            (None, None) => return wrong_type(v, key, "a number", "24"),
+        };
+        let at = v.span().start;
+        match number.parse().ok().and_then(units::period_of) {
+            Some(value) => Ok(Some(At { at, value })),
+            None => fault(
+                at,
+                format!("{key} = {} is outside 0.001 to 1000000", clip(number)),
+                format!("choose {key} between them, such as 24 or 59.94"),
+            ),
+        }
+    }
+
     pub fn percent(&self, key: &str) -> Result<Option<At<Fraction>>, Fault> {
         let Some(v) = self.value(key) else { return Ok(None) };
         if !v.get_ref().is_str() {

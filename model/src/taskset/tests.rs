@@ -118,12 +118,33 @@ fn copies_are_released_staggered_and_only_before_the_end() {
 
 /// Everything that can be wrong: the file, the line that must be blamed, part of the message.
 #[test]
+fn rates_and_parts_of_the_period_are_times() {
+    let of = |lines: &str| {
+        let text = with_task(&format!("name = \"a\"\nwork = {{ constant = \"1ms\" }}\n{lines}"));
+        let task = &parse(&text).unwrap().tasks[0];
+        (task.period, task.deadline, task.budget)
+    };
+    assert_eq!(of("fps = 24\nbudget = \"60%\""), (41_666_667, 41_666_667, Some(25_000_000)));
+    assert_eq!(of("fps = 59.94"), (16_683_350, 16_683_350, None));
+    assert_eq!(of("period = \"3us\"\nbudget = \"0.001%\""), (3_000, 3_000, Some(1)));
+}
+
+#[test]
 fn each_mistake_is_blamed_on_its_line_with_a_remedy() {
     let top = |line: &str| format!("cpus = 2\nduration = \"1s\"\n{line}\n[[task]]\n{PLAIN}\n");
     let task = |line: &str| with_task(&format!("{PLAIN}\n{line}"));
     let work = |w: &str| with_task(&format!("name = \"a\"\nperiod = \"10ms\"\nwork = {w}"));
     let cases: Vec<(String, usize, &str)> = vec![
         (top("cpu = 3"), 3, "did you mean \"cpus\"?"),
+        (task("fps = 100"), 7, "both period and fps"),
+        (with_task("name = \"a\"\nfps = 0\nwork = { constant = \"1ms\" }"), 5, "0.001 to 1000000"),
+        (
+            with_task("name = \"a\"\nfps = \"24\"\nwork = { constant = \"1ms\" }"),
+            5,
+            "must be a number",
+        ),
+        (task("budget = \"0%\""), 7, "budget"),
+        (task("budget = \"101%\""), 7, "above the period 10ms"),
         (top("colour = 3"), 3, "the keys here are name, title"),
         (top("cpus = 3"), 3, "not valid TOML"),
         (top("x = "), 3, "not valid TOML"),

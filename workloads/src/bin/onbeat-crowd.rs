@@ -18,6 +18,7 @@ use onbeat_workloads::exit_code;
 /// Starts many processes that each take all CPU time they can get.
 #[derive(Parser)]
 #[command(name = "onbeat-crowd", version)]
+#[command(before_help = "Example: onbeat-crowd 100 --duration 5s")]
 struct Args {
     /// How many processes
     #[arg(default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=10_000))]
@@ -37,7 +38,7 @@ struct Args {
 }
 
 fn main() -> ExitCode {
-    exit_code("onbeat-crowd", run(&Args::parse()))
+    exit_code("onbeat-crowd", run(&onbeat_command::parse::<Args>()))
 }
 
 /// The processes, which end with this.

@@ -16,6 +16,7 @@ use std::process::ExitCode;
 /// Carries out one policy of a task set on this machine and writes down what happened.
 #[derive(Parser)]
 #[command(name = "onbeat-runner", version)]
+#[command(before_help = "Example: onbeat-runner system.toml --policy eevdf --out run.json")]
 struct Args {
     /// The task set: a TOML file, or the JSON of a task set already read (`.json`)
     task_set: PathBuf,
@@ -43,7 +44,7 @@ enum Place {
 }
 
 fn main() -> ExitCode {
-    exit_code("onbeat-runner", run(Args::parse()))
+    exit_code("onbeat-runner", run(onbeat_command::parse::<Args>()))
 }
 
 fn run(args: Args) -> Result<()> {

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 
 use anyhow::{Result, ensure};
 use clap::Parser;
-use onbeat_command::print;
+use onbeat_command::{misuse, print};
 use onbeat_model::taskset::Work;
 use onbeat_model::units::{Fraction, HOUR, MS, parse_duration, parse_percent};
 use onbeat_model::workgen::WorkGen;
@@ -47,17 +47,17 @@ fn main() -> ExitCode {
 
 fn run(args: Args) -> Result<()> {
     let one = Fraction::from_integer(1);
-    ensure!((MS..=HOUR).contains(&args.period), "--period: give 1ms to 1h");
+    ensure!((MS..=HOUR).contains(&args.period), misuse("--period: give 1ms to 1h"));
     ensure!(
         (args.period..=HOUR).contains(&args.duration),
-        "--duration: give at least --period, for one job, and at most 1h"
+        misuse("--duration: give at least --period, for one job, and at most 1h")
     );
-    ensure!(args.cpu <= one, "--cpu: one thread has at most 100% of a CPU");
-    ensure!(args.sd <= one, "--sd: give at most 100%");
+    ensure!(args.cpu <= one, misuse("--cpu: one thread has at most 100% of a CPU"));
+    ensure!(args.sd <= one, misuse("--sd: give at most 100%"));
     let mean = (args.cpu * args.period).to_integer();
     ensure!(
         mean >= 2_000,
-        "--cpu: jobs would be shorter than 2us; give more, or a longer --period"
+        misuse("--cpu: jobs would be shorter than 2us; give more, or a longer --period")
     );
     let sd = (args.sd * mean).to_integer();
     let work = Work::Normal { mean, sd, max: mean + mean / 2 };

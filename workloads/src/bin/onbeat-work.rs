@@ -3,7 +3,7 @@
 
 use anyhow::{Context, Result, bail};
 use clap::Parser;
-use onbeat_command::print;
+use onbeat_command::{misuse, print};
 use onbeat_model::units::parse_duration;
 use onbeat_workloads::board::Plan;
 use onbeat_workloads::burn::Jobs;
@@ -66,13 +66,13 @@ fn run(args: Args) -> Result<()> {
         (Some(board), Some(slot)) => Seat::given(board, slot)?,
         _ => {
             if args.period == 0 {
-                bail!("--period must be more than 0");
+                bail!(misuse("--period must be more than 0"));
             }
             let jobs = if args.hog { 0 } else { args.duration.div_ceil(args.period) };
             if jobs > JOBS_MOST {
-                bail!(
+                bail!(misuse(format!(
                     "{jobs} jobs are more than {JOBS_MOST}; give a shorter --duration or a longer --period"
-                );
+                )));
             }
             let work = vec![args.work; jobs as usize];
             Seat::alone(Plan { period: args.period, marks: args.mark, work, ..Plan::default() })?

@@ -12,6 +12,7 @@ use serde::Deserialize;
 use toml::{Table, Value};
 
 use super::claims::Claim;
+use crate::mistake;
 
 /// Runs in all, and of each point: more is a mistake.
 const RUNS_MOST: u64 = 100_000;
@@ -171,7 +172,8 @@ impl Varied {
     /// # Errors
     /// It says what cannot be, or its task set cannot be read.
     pub fn read(path: &Path, text: &str) -> Result<Self> {
-        let raw: Raw = toml::from_str(text)?;
+        let raw: Raw = toml::from_str(text)
+            .map_err(|e| mistake::in_toml(text, &e, "experiments/sweeps/berate.toml"))?;
         let (paths, several) = match raw.base {
             RawBase::One(base) => (vec![base], false),
             RawBase::Several(bases) => (bases, true),
