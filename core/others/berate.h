@@ -123,9 +123,14 @@ OB_INLINE void ob_berate_place(ob_p ob, ob_task_p t, u64 most, u64 from)
 		most += ob_berate_lead(ob) + ob_berate_virtual(t, t->burst);
 	if (from != OB_NEVER)
 		t->vtime = ob_max(ob_min(t->vtime, most), from - ob_min(credit, from));
-	/* It may be here from a reservation, awake. */
-	if (from != OB_NEVER || !t->expires)
+	if (from != OB_NEVER) {
 		ob_berate_woke(ob, t, ob_berate_turn(ob));
+	} else if (!t->expires) {
+		/* From a reservation, awake: it has had more than that, and is the equal of who is
+		 * bound by the CPU. With a nearer deadline each time it would stay before them. */
+		t->due = t->vtime + OB_BERATE_FAR;
+		t->expires = t->used + ob_berate_turn(ob);
+	}
 	if (from != OB_NEVER && ob_berate_light(t) && ob_berate_modest(ob, t, from))
 		t->due = ob_berate_first(ob, t, from);
 	t->node.key = t->due - (t->vtime > most ? t->vtime - most : 0);

@@ -55,9 +55,13 @@ fn a_huge_budget_beside_a_tiny_one_makes_nobody_late_and_takes_no_more_either() 
     assert_eq!(facts()["huge-granted"], "2");
     assert_eq!(facts()["huge-late"], "0", "owed jobs of root's");
     assert!(facts()["huge-jobs"].parse::<u64>().unwrap() > 150);
-    // One CPU, half of the fifth that nobody has reserved, and what root leaves.
-    for had in figures("huge-user") {
-        assert!(had <= 1.0 + 0.1 + 0.06 + 0.03, "the user had {had}");
+    // One CPU, and half of what root leaves of the other: how much that is depends on when its jobs meet, which then wait
+    // for the tiny one. The kernel ends turns with its ticks: 0.04 more were seen (none in sim/tests/account.rs).
+    for (had, root) in figures("huge-user").into_iter().zip(figures("huge-root")) {
+        assert!(had <= 1.0 + (1.0 - root) / 2.0 + 0.06, "the user had {had}, root {root}");
+    }
+    for (had, root) in figures("huge-hogs").into_iter().zip(figures("huge-root")) {
+        assert!(had >= (1.0 - root) / 2.0 - 0.06, "best effort had {had}, root {root}");
     }
 }
 
@@ -187,7 +191,9 @@ fn huge() {
     let (user, theirs) = users(&[(2840 * SECOND, 3600 * SECOND), (200 * US, MS)], 1);
     fact("huge-granted", theirs.len());
     let theirs = pids(&theirs);
-    watch(3, &[("huge-hogs", hogs.clone()), ("huge-user", theirs.clone())]);
+    let groups = [hogs.clone(), theirs.clone(), roots.clone()];
+    let names = ["huge-hogs", "huge-user", "huge-root"];
+    watch(3, &names.into_iter().zip(groups).collect::<Vec<_>>());
     let mine: Vec<Reservation> = held().into_iter().filter(|r| r.uid == 0).collect();
     fact("huge-jobs", mine.iter().map(|r| r.jobs).sum::<u64>());
     fact("huge-late", mine.iter().map(|r| r.owed_late).sum::<u64>());
