@@ -41,24 +41,27 @@ OB_FN u64 ob_berate_turn(ob_p ob OB_ARG)
  * which that and what is added are the 50th part (sim/tests/cheats.rs). */
 OB_FN u64 ob_berate_lead(ob_p ob OB_ARG)
 {
-	u64 cpus = ob_max(ob->nr_cpus, 1), turn = ob_berate_turn(ob);
-	u64 lead = 2 * OB_BERATE_FAR * cpus / (ob->best_effort.count + 2 * cpus);
+	u64 cpus = ob_max(ob->nr_cpus, 1), turn, lead;
 
+	/* The same, without a division, as it is for most who wake. */
+	if (!ob->best_effort.count)
+		return OB_BERATE_FAR - OB_BERATE_OVER;
+	turn = ob_berate_turn(ob);
+	lead = 2 * OB_BERATE_FAR * cpus / (ob->best_effort.count + 2 * cpus);
 	return ob_max(lead, OB_BERATE_OVER + turn) - OB_BERATE_OVER;
 }
 
-/* How far away, in virtual time, the deadline for the next `use` ns is: by no more than that of who
- * is bound by the CPU. */
-OB_INLINE u64 ob_berate_far(ob_p ob, ob_task_p t, u64 use)
+/* How far away, in virtual time, the deadline for the next `use` ns is of who may lead by `lead`:
+ * by no more than that of who is bound by the CPU. */
+OB_INLINE u64 ob_berate_far(ob_task_p t, u64 use, u64 lead)
 {
-	return ob_min(ob_berate_virtual(t, use) + OB_BERATE_FAR - ob_berate_lead(ob),
-		      OB_BERATE_FAR);
+	return ob_min(ob_berate_virtual(t, use) + OB_BERATE_FAR - lead, OB_BERATE_FAR);
 }
 
 /* `t` has a deadline for the next `use` ns, which expires after `most` ns. */
-OB_INLINE void ob_berate_ask(ob_p ob, ob_task_p t, u64 use, u64 most)
+OB_INLINE void ob_berate_ask(ob_task_p t, u64 use, u64 most, u64 lead)
 {
-	t->due = t->vtime + ob_berate_far(ob, t, use);
+	t->due = t->vtime + ob_berate_far(t, use, lead);
 	t->expires = t->used + most;
 }
 
@@ -71,11 +74,11 @@ OB_INLINE void ob_berate_woke(ob_p ob, ob_task_p t, u64 turn)
 {
 	/* Of a new one nothing is known: a slice. */
 	u64 use = t->burst ?: ob->slice, most = ob_max(use + t->burst, OB_BERATE_LEAST);
+	u64 lead = ob_berate_lead(ob);
 
-	most = ob_min(most, turn < ob->slice ? turn
-					     : ob_max(ob_berate_lead(ob) * t->weight / OB_WEIGHT,
-						      OB_BERATE_LEAST));
-	ob_berate_ask(ob, t, ob_min(use, most), most);
+	most = ob_min(
+	    most, turn < ob->slice ? turn : ob_max(lead * t->weight / OB_WEIGHT, OB_BERATE_LEAST));
+	ob_berate_ask(t, ob_min(use, most), most, lead);
 }
 
 /* Who is known to use next to nothing does not wait for others to catch up. */
@@ -152,16 +155,18 @@ OB_INLINE void ob_berate_taken(ob_p ob, ob_task_p t)
  * did, has no deadline yet. */
 OB_INLINE void ob_berate_begin(ob_p ob, ob_cpu_p c, ob_task_p t)
 {
-	u64 asked = t->expires && t->due > t->vtime ? t->due - t->vtime : 0;
-	u64 lag = ob_berate_virtual(t, OB_BERATE_CREDIT);
+	u64 asked = t->expires && t->due > t->vtime ? t->due - t->vtime : 0, lag;
 
+	if (!t->expires)
+		ob_berate_woke(ob, t, ob->slice);
+	if (t->vtime + ob->slice >= c->vtime)
+		return;
+	lag = ob_berate_virtual(t, OB_BERATE_CREDIT);
 	lag = ob_max(lag, asked > OB_BERATE_MOST / 2 ? 2 * asked : asked) + ob->slice;
 	if (t->vtime + lag < c->vtime) {
 		t->due += c->vtime - ob->slice - t->vtime;
 		t->vtime = c->vtime - ob->slice;
 	}
-	if (!t->expires)
-		ob_berate_woke(ob, t, ob->slice);
 }
 
 /* Whether, once `t` has run for `ran` ns more, its deadline will have expired. The kernel's ticks
@@ -186,7 +191,7 @@ OB_FN void ob_berate_ran(ob_p ob OB_ARG, ob_task_p t OB_ARG, u64 ran)
 		return;
 	turn = ob_berate_turn(ob);
 	if (turn == ob->slice && t->used < ob->slice) {
-		ob_berate_ask(ob, t, t->used, ob_max(t->used, OB_BERATE_LEAST));
+		ob_berate_ask(t, t->used, ob_max(t->used, OB_BERATE_LEAST), ob_berate_lead(ob));
 		return;
 	}
 	t->due = t->vtime + OB_BERATE_FAR;
@@ -200,10 +205,10 @@ OB_FN void ob_berate_ran(ob_p ob OB_ARG, ob_task_p t OB_ARG, u64 ran)
 OB_FN u64 ob_berate_pay(ob_p ob OB_ARG, ob_task_p t OB_ARG, u64 used)
 {
 	u64 others = ob_max(ob->best_effort.count / ob_max(ob->nr_cpus, 1), 1);
-	u64 waived = ob_berate_virtual(t, used / (80 * others * others));
+	u64 had = ob_berate_virtual(t, used), waived = had / (80 * others * others);
 
 	/* By when its part of the clock would yield it. */
-	t->aim += ob_berate_virtual(t, used) * (others + 1);
+	t->aim += had * (others + 1);
 	return t->vtime - ob_min(waived, t->vtime);
 }
 
@@ -234,7 +239,7 @@ OB_INLINE u64 ob_berate_renewed(ob_p ob, ob_task_p t, u64 ran)
 	u64 used = t->used + ran;
 
 	return t->vtime + ob_berate_virtual(t, ran) +
-	       (used < ob->slice ? ob_berate_far(ob, t, used) : OB_BERATE_FAR);
+	       (used < ob->slice ? ob_berate_far(t, used, ob_berate_lead(ob)) : OB_BERATE_FAR);
 }
 
 /* By what `t` goes before whom it takes the CPU from: messages that come one by one are best read
