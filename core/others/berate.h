@@ -150,23 +150,27 @@ OB_INLINE void ob_berate_taken(ob_p ob, ob_task_p t)
 	t->due = t->node.key;
 }
 
-/* Who waited may be as far behind as what it asked for is long; who is bound by the CPU twice as
- * far, for others run on past their deadlines until these expire. Who did not wait, as nobody else
- * did, has no deadline yet. */
-OB_INLINE void ob_berate_begin(ob_p ob, ob_cpu_p c, ob_task_p t)
+/* Who waited may be as far behind `c` as what it asked for is long; who is bound by the CPU twice
+ * as far, for others run on past their deadlines until these expire. */
+OB_FN void ob_berate_pull(ob_p ob OB_ARG, ob_cpu_p c OB_ARG, ob_task_p t OB_ARG)
 {
-	u64 asked = t->expires && t->due > t->vtime ? t->due - t->vtime : 0, lag;
+	u64 asked = t->expires && t->due > t->vtime ? t->due - t->vtime : 0;
+	u64 lag = ob_berate_virtual(t, OB_BERATE_CREDIT);
 
-	if (!t->expires)
-		ob_berate_woke(ob, t, ob->slice);
-	if (t->vtime + ob->slice >= c->vtime)
-		return;
-	lag = ob_berate_virtual(t, OB_BERATE_CREDIT);
 	lag = ob_max(lag, asked > OB_BERATE_MOST / 2 ? 2 * asked : asked) + ob->slice;
 	if (t->vtime + lag < c->vtime) {
 		t->due += c->vtime - ob->slice - t->vtime;
 		t->vtime = c->vtime - ob->slice;
 	}
+}
+
+/* Who did not wait, as nobody else did, has no deadline yet. */
+OB_INLINE void ob_berate_begin(ob_p ob, ob_cpu_p c, ob_task_p t)
+{
+	if (t->vtime + ob->slice < c->vtime)
+		ob_berate_pull(ob, c, t);
+	if (!t->expires)
+		ob_berate_woke(ob, t, ob->slice);
 }
 
 /* Whether, once `t` has run for `ran` ns more, its deadline will have expired. The kernel's ticks
