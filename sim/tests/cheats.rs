@@ -210,13 +210,13 @@ fn families(way: Way, loops: &[usize], seed: u64, generations: usize) {
     }
 }
 
-fn weights(loops: &[usize], seed: u64, generations: usize) {
+fn weights(loops: &[usize], limit: f64, seed: u64, generations: usize) {
     for nice in [-10, -5, 5, 10] {
         for (has, theirs) in [(nice, 0), (0, nice)] {
             for &loops in loops {
                 let scene = Scene::weighed(weight(has), loops, weight(theirs));
                 let hunt = Hunt { way: Way::Alone, threads: 1, seed, generations };
-                hunt.finds_none(&scene, TWO_PER_CENT);
+                hunt.finds_none(&scene, limit);
             }
         }
     }
@@ -267,7 +267,13 @@ fn nor_a_crew_that_wakes_each_other_or_sleeps_in_turns() {
 
 #[test]
 fn nor_one_of_another_nice_than_loops() {
-    weights(&[2], SEED, 15);
+    weights(&[2], TWO_PER_CENT, SEED, 15);
+}
+
+/// Nobody waits when it wakes beside one, which counts as one of nice 0: it has its lead of 100 ms once.
+#[test]
+fn beside_one_loop_of_another_nice_it_has_no_more_than_a_ninth_more_in_ten_seconds() {
+    weights(&[1], 1.111, SEED, 5);
 }
 
 #[test]
@@ -288,7 +294,8 @@ fn nor_in_a_long_search() {
         families(Way::Heirs { after: 0 }, &[1, 3, 9], seed, 100);
         families(Way::Hires, &[1, 3, 9], seed, 100);
         crews(&[2, 3], &[1, 3, 9], seed, 60);
-        weights(&[1, 3], seed, 60);
+        weights(&[3], TWO_PER_CENT, seed, 60);
+        weights(&[1], 1.111, seed, 60);
         bound(&SPREAD, TWO_PER_CENT, seed, 60);
         bound(&APART, 1.03, seed, 60);
         crews(&[1], &[1, 3, 9], seed, 300);
