@@ -48,6 +48,14 @@ EXPORT void ENTRY(task_make)(ob_task_p t, u32 tid, u64 cpus, u64 weight)
 {
 	ob_task_make(t, tid, cpus, weight);
 }
+EXPORT void ENTRY(task_begin)(ob_p ob, ob_task_p t, ob_task_p parent, u64 ran)
+{
+	ob_task_begin(ob, t, parent, ran);
+}
+EXPORT void ENTRY(task_end)(ob_p ob, ob_task_p t)
+{
+	ob_task_end(ob, t->vtime);
+}
 EXPORT void ENTRY(beat_slept)(ob_beats_p b, u64 now)
 {
 	ob_beat_slept(b, now);

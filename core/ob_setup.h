@@ -128,4 +128,22 @@ OB_FN void ob_task_make(ob_task_p t OB_ARG, u32 tid, u64 cpus, u64 weight)
 	t->weight = weight;
 }
 
+/* `t`, just made, comes to be: nobody knows yet what it uses. It goes on where its parent is (null:
+ * that is not known), which has used `ran` ns of which its virtual time does not know: else a chain
+ * of forks would go before everybody. */
+OB_INLINE void ob_task_begin(ob_p ob, ob_task_p t, ob_task_p parent, u64 ran)
+{
+	t->burst = ob->slice;
+	t->vtime = ob->vtime;
+	if (parent && !parent->server)
+		t->vtime = ob_max(t->vtime, parent->vtime + ob_virtual(parent, ran));
+}
+
+/* A thread ends that was at `vtime`. Who comes after it begins no earlier: else what children have
+ * had would be forgotten with each of them. */
+OB_INLINE void ob_task_end(ob_p ob, u64 vtime)
+{
+	ob_raise(&ob->vtime, vtime);
+}
+
 #endif

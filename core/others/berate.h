@@ -34,34 +34,40 @@ OB_FN u64 ob_berate_turn(ob_p ob OB_ARG)
 	return ob_others_turn(ob);
 }
 
+/* What one of nice 0 counts in the average of those who wait. */
+#define OB_BERATE_PARTS (OB_WEIGHT / 16)
+
 /* What jobs that take longer than usual add to a lead, ns. */
 #define OB_BERATE_OVER 14000000ULL
 
 /* By what they may, and not less than a turn: beside n others each has 10 s / (n + 1) of 10 s, of
- * which that and what is added are the 50th part (sim/tests/cheats.rs). */
+ * which that and what is added are the 50th part (sim/tests/cheats.rs). Others of more weight count
+ * as so many more; who has a CPU weighs what those do who wait, and one of nice 0. */
 OB_FN u64 ob_berate_lead(ob_p ob OB_ARG)
 {
-	u64 cpus = ob_max(ob->nr_cpus, 1), turn, lead;
+	u64 cpus = ob->nr_cpus, count = ob->best_effort.count, wait, has, lead;
 
 	/* The same, without a division, as it is for most who wake. */
-	if (!ob->best_effort.count)
+	if (!count)
 		return OB_BERATE_FAR - OB_BERATE_OVER;
-	turn = ob_berate_turn(ob);
-	lead = 2 * OB_BERATE_FAR * cpus / (ob->best_effort.count + 2 * cpus);
-	return ob_max(lead, OB_BERATE_OVER + turn) - OB_BERATE_OVER;
+	wait = ob_max(ob->parts, OB_BERATE_PARTS * count);
+	has = (wait + OB_BERATE_PARTS) / (count + 1);
+	lead = 2 * OB_BERATE_FAR * OB_BERATE_PARTS * cpus / (wait + cpus * (has + OB_BERATE_PARTS));
+	return ob_max(lead, OB_BERATE_OVER + ob_berate_turn(ob)) - OB_BERATE_OVER;
 }
 
-/* How far away, in virtual time, the deadline for the next `use` ns is of who may lead by `lead`:
- * by no more than that of who is bound by the CPU. */
-OB_INLINE u64 ob_berate_far(ob_task_p t, u64 use, u64 lead)
+/* How far away, in virtual time, the deadline for the next `use` ns is: by no more than that of who
+ * is bound by the CPU. */
+OB_INLINE u64 ob_berate_far(ob_p ob, ob_task_p t, u64 use)
 {
-	return ob_min(ob_berate_virtual(t, use) + OB_BERATE_FAR - lead, OB_BERATE_FAR);
+	return ob_min(ob_berate_virtual(t, use) + OB_BERATE_FAR - ob_berate_lead(ob),
+		      OB_BERATE_FAR);
 }
 
 /* `t` has a deadline for the next `use` ns, which expires after `most` ns. */
-OB_INLINE void ob_berate_ask(ob_task_p t, u64 use, u64 most, u64 lead)
+OB_INLINE void ob_berate_ask(ob_p ob, ob_task_p t, u64 use, u64 most)
 {
-	t->due = t->vtime + ob_berate_far(t, use, lead);
+	t->due = t->vtime + ob_berate_far(ob, t, use);
 	t->expires = t->used + most;
 }
 
@@ -74,11 +80,11 @@ OB_INLINE void ob_berate_woke(ob_p ob, ob_task_p t, u64 turn)
 {
 	/* Of a new one nothing is known: a slice. */
 	u64 use = t->burst ?: ob->slice, most = ob_max(use + t->burst, OB_BERATE_LEAST);
-	u64 lead = ob_berate_lead(ob);
 
-	most = ob_min(
-	    most, turn < ob->slice ? turn : ob_max(lead * t->weight / OB_WEIGHT, OB_BERATE_LEAST));
-	ob_berate_ask(t, ob_min(use, most), most, lead);
+	most = ob_min(most, turn < ob->slice ? turn
+					     : ob_max(ob_berate_lead(ob) * t->weight / OB_WEIGHT,
+						      OB_BERATE_LEAST));
+	ob_berate_ask(ob, t, ob_min(use, most), most);
 }
 
 /* Who is known to use next to nothing does not wait for others to catch up. */
@@ -93,14 +99,16 @@ OB_INLINE int ob_berate_light(ob_task_p t)
 /* Whether `t`, which is light and has woken, had no more than its part. Others come and go, and
  * where they are on average jumps by what leads are long: so if it does not stand before them, or a
  * slice behind, what it had is held against the clock, too (a leaky bucket of a slice,
- * ob_berate_pay). */
-OB_FN u64 ob_berate_modest(ob_p ob OB_ARG, ob_task_p t OB_ARG, u64 from)
+ * ob_berate_pay). At `most` it may have had more, which is forgotten. */
+OB_FN u64 ob_berate_modest(ob_p ob OB_ARG, ob_task_p t OB_ARG, u64 from, u64 most)
 {
 	u64 woke = ~t->node.over;
 
 	/* A word of another order may be anything. */
 	t->aim = ob_max(ob_min(t->aim, woke + OB_BERATE_BUCKET), woke);
-	return t->vtime <= from + ob->slice || t->aim <= woke + ob->slice;
+	if (t->aim <= woke + ob->slice)
+		return 1;
+	return t->vtime < most && t->vtime <= from + ob->slice;
 }
 
 /* Its deadline: before those with whom it shares CPUs, which are at `from`, and who has its CPU or
@@ -134,7 +142,7 @@ OB_INLINE void ob_berate_place(ob_p ob, ob_task_p t, u64 most, u64 from)
 		t->due = t->vtime + OB_BERATE_FAR;
 		t->expires = t->used + ob_berate_turn(ob);
 	}
-	if (from != OB_NEVER && ob_berate_light(t) && ob_berate_modest(ob, t, from))
+	if (from != OB_NEVER && ob_berate_light(t) && ob_berate_modest(ob, t, from, most))
 		t->due = ob_berate_first(ob, t, from);
 	t->node.key = t->due - (t->vtime > most ? t->vtime - most : 0);
 	/* Before its deadline who has little weight may be far behind. */
@@ -195,7 +203,7 @@ OB_FN void ob_berate_ran(ob_p ob OB_ARG, ob_task_p t OB_ARG, u64 ran)
 		return;
 	turn = ob_berate_turn(ob);
 	if (turn == ob->slice && t->used < ob->slice) {
-		ob_berate_ask(t, t->used, ob_max(t->used, OB_BERATE_LEAST), ob_berate_lead(ob));
+		ob_berate_ask(ob, t, t->used, ob_max(t->used, OB_BERATE_LEAST));
 		return;
 	}
 	t->due = t->vtime + OB_BERATE_FAR;
@@ -208,11 +216,16 @@ OB_FN void ob_berate_ran(ob_p ob OB_ARG, ob_task_p t OB_ARG, u64 ran)
  * beside n by n * n less, as all who sleep may take it from the same. */
 OB_FN u64 ob_berate_pay(ob_p ob OB_ARG, ob_task_p t OB_ARG, u64 used)
 {
-	u64 others = ob_max(ob->best_effort.count / ob_max(ob->nr_cpus, 1), 1);
+	u64 cpus = ob->nr_cpus;
+	u64 others = ob_max((ob->best_effort.count + cpus - 1) / cpus, 1);
 	u64 had = ob_berate_virtual(t, used), waived = had / (80 * others * others);
+	/* By when its part of the clock would yield it. If it may not go everywhere, all of the
+	 * others may be where it is. */
+	u64 waits = had * ob->parts / OB_BERATE_PARTS;
 
-	/* By when its part of the clock would yield it. */
-	t->aim += had * (others + 1);
+	if (!(ob->online & ~t->cpus))
+		waits /= cpus;
+	t->aim += used + waits;
 	return t->vtime - ob_min(waived, t->vtime);
 }
 
@@ -243,7 +256,7 @@ OB_INLINE u64 ob_berate_renewed(ob_p ob, ob_task_p t, u64 ran)
 	u64 used = t->used + ran;
 
 	return t->vtime + ob_berate_virtual(t, ran) +
-	       (used < ob->slice ? ob_berate_far(t, used, ob_berate_lead(ob)) : OB_BERATE_FAR);
+	       (used < ob->slice ? ob_berate_far(ob, t, used) : OB_BERATE_FAR);
 }
 
 /* By what `t` goes before whom it takes the CPU from: messages that come one by one are best read

@@ -127,6 +127,26 @@ impl Core {
         }
     }
 
+    /// Task `i`, just declared, comes to be, as in the kernel: its `parent` (or NOBODY) has run for `ran` ns of which the
+    /// core was not told yet.
+    pub fn born(&mut self, i: usize, parent: usize, ran: u64) {
+        let task = self.task(i);
+        let mut of = std::ptr::null_mut();
+        if parent != NOBODY {
+            self.tasks[i].cpu = self.tasks[parent].cpu;
+            of = self.task(parent);
+        }
+        // SAFETY: tasks of ours.
+        unsafe { ffi::onbeat_task_begin(self.ob(), task, of, ran) }
+    }
+
+    /// Task `i`, which sleeps, ends.
+    pub fn ends(&mut self, i: usize) {
+        let task = self.task(i);
+        // SAFETY: a task of ours, which neither runs nor waits.
+        unsafe { ffi::onbeat_task_end(self.ob(), task) }
+    }
+
     /// Task `i` began, which took next to nothing, and sleeps, as programs do that are about to be released.
     pub fn began(&mut self, i: usize) {
         let task = self.task(i);
@@ -169,7 +189,12 @@ impl Core {
 
     /// Other threads wake task `i`, not interrupts.
     pub fn told(&mut self, i: usize) {
-        self.tasks[i].told = 1;
+        self.told_if(i, true);
+    }
+
+    /// Another thread wakes task `i`, or else an interrupt.
+    pub fn told_if(&mut self, i: usize, by_a_thread: bool) {
+        self.tasks[i].told = by_a_thread.into();
     }
 
     /// How often a queue held too many reservations for an order that chooses, and went by deadline.

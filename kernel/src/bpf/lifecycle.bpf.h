@@ -109,11 +109,7 @@ s32 BPF_STRUCT_OPS_SLEEPABLE(onbeat_init_task, struct task_struct *p,
 	t->beats = beats;
 	t->payload = p->scx.tid;
 	t->ran = p->se.sum_exec_runtime;
-	t->vtime = shell->ob.vtime;
-	/* It goes on where its parent is: else a chain of forks would go before everybody. */
-	if (parent && !parent->server)
-		t->vtime = ob_max(t->vtime, parent->vtime + ob_virtual(parent, used_by(parent)));
-	t->burst = shell->ob.slice;
+	ob_task_begin(&shell->ob, t, parent, parent ? used_by(parent) : 0);
 	t->cpu = scx_bpf_task_cpu(p);
 	t->kernel = !!(p->flags & PF_KTHREAD);
 	/* A reservation covers the program's threads and children. */
@@ -134,12 +130,14 @@ void BPF_STRUCT_OPS(onbeat_exit_task, struct task_struct *p, struct scx_exit_tas
 {
 	struct thread *th = bpf_task_storage_get(&threads, p, 0, 0);
 	ob_task_p t;
+	u64 vtime;
 
 	USE_ARENA();
 	if (!th || !th->core)
 		return;
 	t = (ob_task_p)th->core;
 	th->core = 0;
+	vtime = t->vtime;
 	LOCKED(fx)
 	{
 		/* `request` may have found it just before. */
@@ -151,6 +149,7 @@ void BPF_STRUCT_OPS(onbeat_exit_task, struct task_struct *p, struct scx_exit_tas
 		UNLOCK(fx);
 		effects_apply(&fx);
 	}
+	ob_task_end(&shell->ob, vtime);
 }
 
 void BPF_STRUCT_OPS(onbeat_cpu_online, s32 cpu)
