@@ -54,7 +54,7 @@ EXPORT void ENTRY(task_begin)(ob_p ob, ob_task_p t, ob_task_p parent, u64 ran)
 }
 EXPORT void ENTRY(task_end)(ob_p ob, ob_task_p t)
 {
-	ob_task_end(ob, t->vtime);
+	ob_task_end(ob, t->vtime, t->weight);
 }
 EXPORT void ENTRY(beat_slept)(ob_beats_p b, u64 now)
 {

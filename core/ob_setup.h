@@ -139,11 +139,14 @@ OB_INLINE void ob_task_begin(ob_p ob, ob_task_p t, ob_task_p parent, u64 ran)
 		t->vtime = ob_max(t->vtime, parent->vtime + ob_virtual(parent, ran));
 }
 
-/* A thread ends that was at `vtime`. Who comes after it begins no earlier: else what children have
- * had would be forgotten with each of them. */
-OB_INLINE void ob_task_end(ob_p ob, u64 vtime)
+/* A thread of that weight ends that was at `vtime`. Who comes after it begins no earlier: else what
+ * children have had would be forgotten with each of them. Time passes faster for those of little
+ * weight: of theirs only what they had of the clock counts, for others come after them, too. */
+OB_INLINE void ob_task_end(ob_p ob, u64 vtime, u64 weight)
 {
-	ob_raise(&ob->vtime, vtime);
+	u64 now = OB_READ(ob->vtime), ahead = vtime - ob_min(now, vtime);
+
+	ob_raise(&ob->vtime, now + ahead * ob_min(weight, OB_WEIGHT) / OB_WEIGHT);
 }
 
 #endif

@@ -281,3 +281,47 @@ fn several_that_wake_on_either_cpu_change_no_loops_part() {
         assert!(had[2].abs_diff(part) <= 12 * MS, "{order}: {had:?}");
     }
 }
+
+/// How long a new thread waits beside a loop when one of the least weight has worked beside it and ended, ns.
+fn waits_after_an_end(order: &Others) -> u64 {
+    let mut core = core(order, &[NICE_0, onbeat_sim::weight(19), NICE_0]);
+    (0..2).for_each(|i| core.born(i, NOBODY, 0));
+    (0..2).for_each(|i| core.ready(i, 0));
+    let (mut now, mut runs, mut had, mut begun) = (0, NOBODY, 0, 0);
+    loop {
+        let next = core.pick(0, runs, now);
+        if next != runs && runs != NOBODY {
+            core.stop(0, ffi::OB_STOP_PREEMPTED, now);
+            core.ready(runs, now);
+        }
+        if next != runs {
+            core.run(0, next, now);
+        }
+        if next == 2 {
+            return now - begun;
+        }
+        runs = next;
+        core.charge(runs, 4 * MS);
+        now += 4 * MS;
+        had += if runs == 1 { 4 * MS } else { 0 };
+        if runs == 1 && had >= 100 * MS {
+            core.stop(0, ffi::OB_STOP_SLEPT, now);
+            core.sleep(1, now);
+            core.ends(1);
+            runs = NOBODY;
+            begun = now;
+            core.init_task(2, 1, NICE_0);
+            core.born(2, NOBODY, 0);
+            core.ready(2, now);
+        }
+    }
+}
+
+/// Its virtual time was seconds ahead: that of the next of its kind, not of others.
+#[test]
+fn who_begins_when_one_of_little_weight_has_ended_waits_for_two_turns_at_most() {
+    for order in Others::ALL {
+        let waits = waits_after_an_end(order);
+        assert!(waits <= 8 * MS, "{order}: {waits} ns");
+    }
+}

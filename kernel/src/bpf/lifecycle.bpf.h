@@ -130,7 +130,7 @@ void BPF_STRUCT_OPS(onbeat_exit_task, struct task_struct *p, struct scx_exit_tas
 {
 	struct thread *th = bpf_task_storage_get(&threads, p, 0, 0);
 	ob_task_p t;
-	u64 vtime;
+	u64 vtime, weight;
 
 	USE_ARENA();
 	if (!th || !th->core)
@@ -138,6 +138,7 @@ void BPF_STRUCT_OPS(onbeat_exit_task, struct task_struct *p, struct scx_exit_tas
 	t = (ob_task_p)th->core;
 	th->core = 0;
 	vtime = t->vtime;
+	weight = t->weight;
 	LOCKED(fx)
 	{
 		/* `request` may have found it just before. */
@@ -149,7 +150,7 @@ void BPF_STRUCT_OPS(onbeat_exit_task, struct task_struct *p, struct scx_exit_tas
 		UNLOCK(fx);
 		effects_apply(&fx);
 	}
-	ob_task_end(&shell->ob, vtime);
+	ob_task_end(&shell->ob, vtime, weight);
 }
 
 void BPF_STRUCT_OPS(onbeat_cpu_online, s32 cpu)
