@@ -92,6 +92,9 @@ impl Plan {
         if let (Some(first), true) = (missing.first(), options.check) {
             bail!("{first}");
         }
+        if options.check {
+            Socket::check(&options.socket)?;
+        }
         missing.iter().for_each(log::say);
         Ok(Some(Self { sets, layout, shares }))
     }

@@ -44,6 +44,16 @@ pub struct Socket {
 }
 
 impl Socket {
+    /// Whether one could listen at `path`, whose folder may have to be made; makes nothing.
+    ///
+    /// # Errors
+    /// Others could put another in its place, or something else is there.
+    pub fn check(path: &Path) -> Result<()> {
+        let there = path.ancestors().skip(1).find(|folder| folder.is_dir());
+        check_folders(there.unwrap_or(Path::new(".")))?;
+        is_taken(path).map(drop)
+    }
+
     /// Listens at `path`, open to everybody: who may do what is decided by request.
     ///
     /// # Errors
@@ -59,12 +69,7 @@ impl Socket {
                 .with_context(|| format!("cannot make the folder {}", folder.display()))?;
             check_folders(folder)?;
         }
-        if let Ok(meta) = path.symlink_metadata() {
-            if !meta.file_type().is_socket() {
-                bail!(
-                    "{shown} is in the way: it is no socket; remove it or choose another --socket"
-                );
-            }
+        if is_taken(path)? {
             if UnixStream::connect(path).is_ok() {
                 bail!("a service already listens at {shown}; stop it or choose another --socket");
             }
@@ -98,6 +103,19 @@ fn check_folders(folder: &Path) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// Whether a socket is there.
+///
+/// # Errors
+/// Something else is.
+fn is_taken(path: &Path) -> Result<bool> {
+    let Ok(meta) = path.symlink_metadata() else { return Ok(false) };
+    if !meta.file_type().is_socket() {
+        let shown = path.display();
+        bail!("{shown} is in the way: it is no socket; remove it or choose another --socket");
+    }
+    Ok(true)
 }
 
 impl Drop for Socket {

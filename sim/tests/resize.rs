@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Budgets that change while they are in force: from the next period on, and nobody else feels it.
 
+use onbeat_model::event::EventKind;
 use onbeat_model::policy::Server;
 use onbeat_model::taskset::Overheads;
 use onbeat_sim::{Core, Detail, Engine, Load, NICE_0, Reservation, SHARE_QUANTUM};
@@ -77,5 +78,72 @@ fn what_lends_counts_with_its_new_budget() {
         engine.change(|core, now| core.resize(0, 2 * MS, now));
         assert_eq!(pledged(&engine), before);
         engine.run(200 * MS, 200 * MS);
+    }
+}
+
+/// A thread whose jobs take just its budget, one that never sleeps and whose budget changes at random, and one that
+/// always wants more than its own: of `jobs` of the first how many are late.
+fn late_while_another_shrinks_and_grows(server: &str, seed: u64, jobs: usize) -> usize {
+    let mut random = seed;
+    let mut below = |most: u64| {
+        random ^= random << 13;
+        random ^= random >> 7;
+        random ^= random << 17;
+        random % most
+    };
+    let kind = Server::ALL.iter().position(|s| s.name() == server).unwrap() as u32;
+    let periods = [(4 + below(20)) * MS, (4 + below(20)) * MS, (4 + below(20)) * MS];
+    // Together they want all of the CPU.
+    let parts = [300 + below(300), 200 + below(150)];
+    let budget = |i: usize, part: u64| (periods[i] * part / 1000).max(1);
+    let budgets = [budget(0, parts[0]), budget(1, parts[1]), budget(2, 1000 - parts[0] - parts[1])];
+    let first = below(20) * MS;
+    let mut core = Core::new(1, 1, 0, SHARE_QUANTUM, 3, 1 << 14);
+    let mut loads = Vec::new();
+    for (i, (budget, period)) in budgets.into_iter().zip(periods).enumerate() {
+        core.init_task(i, 1, NICE_0);
+        let at = Reservation {
+            budget,
+            period,
+            deadline: period,
+            cpus: 1,
+            domain: 0,
+            kind,
+            order: 0,
+            marks: false,
+            split: None,
+        };
+        core.reserve(i, &at);
+        loads.push(Load::Endless);
+    }
+    loads[0] = Load::Jobs {
+        first,
+        period: periods[0],
+        delays: Vec::new(),
+        deadline: periods[0],
+        times: vec![budgets[0]; jobs],
+        marks: false,
+    };
+    let mut engine = Engine::new(core, 1, loads, Overheads::default(), Detail::Jobs);
+    let (mut now, end) = (0, periods[0] * (jobs as u64 + 2) + 20 * MS);
+    while now < end {
+        now += below(3 * periods[1]) + 1;
+        engine.run(now, end);
+        let budget = (budgets[1] * below(1001) / 1000).max(MS / 10).min(budgets[1]);
+        engine.change(|core, now| core.resize(1, budget, now));
+    }
+    let events = engine.finish();
+    let done = events.iter().filter(|e| e.kind() == Some(EventKind::Complete) && e.task == 0);
+    let due = |job: u64| first + (job + 1) * periods[0];
+    jobs - done.filter(|e| e.time <= due(e.a)).count()
+}
+
+#[test]
+fn nobody_is_late_while_a_neighbour_s_budget_shrinks_and_grows_and_another_takes_slack() {
+    for server in ["cbs-hard", "cbs", "cbs-slack", "cbs-predict"] {
+        for seed in 1..300 {
+            let late = late_while_another_shrinks_and_grows(server, seed * 0x9e37_79b9, 50);
+            assert_eq!(late, 0, "{server}, seed {seed}");
+        }
     }
 }

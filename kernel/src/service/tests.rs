@@ -317,6 +317,8 @@ fn a_folder_that_others_can_write_is_no_place_for_the_socket() {
             if let Err(error) = bound {
                 let words = error.to_string();
                 assert!(words.contains("others can write there"), "{words}");
+                let words = Socket::check(&path).unwrap_err().to_string();
+                assert!(words.contains("others can write there"), "{words}");
                 assert!(words.contains("choose another --socket"), "{words}");
             }
         }
