@@ -43,15 +43,21 @@ OB_FN u64 ob_berate_turn(ob_p ob OB_ARG)
 /* By what they may, and not less than a turn: beside n others each has 10 s / (n + 1) of 10 s, of
  * which that and what is added are the 50th part (sim/tests/cheats.rs). Others of more weight count
  * as so many more; who has a CPU weighs what those do who wait, and one of nice 0. */
-OB_FN u64 ob_berate_lead(ob_p ob OB_ARG)
+OB_FN u64 ob_berate_lead(ob_p ob OB_ARG, ob_task_p t OB_ARG)
 {
-	u64 cpus = ob->nr_cpus, count = ob->best_effort.count, wait, has, lead;
+	u64 cpus = ob->nr_cpus, count = ob->best_effort.count, has, lead;
+	u64 wait = ob_max(ob->parts, OB_BERATE_PARTS * count);
+	ob_task_p other;
 
-	/* The same, without a division, as it is for most who wake. */
-	if (!count)
-		return OB_BERATE_FAR - OB_BERATE_OVER;
-	wait = ob_max(ob->parts, OB_BERATE_PARTS * count);
-	has = (wait + OB_BERATE_PARTS) / (count + 1);
+	if (count) {
+		has = (wait + OB_BERATE_PARTS) / (count + 1);
+	} else {
+		/* Nobody waits: as who has its CPU. The same, without a division, as for most. */
+		other = OB_READ(ob_cpu(ob, t->cpu)->other);
+		if (!other || other == t || other->weight <= OB_WEIGHT)
+			return OB_BERATE_FAR - OB_BERATE_OVER;
+		has = OB_BERATE_PARTS * other->weight / OB_WEIGHT;
+	}
 	lead = 2 * OB_BERATE_FAR * OB_BERATE_PARTS * cpus / (wait + cpus * (has + OB_BERATE_PARTS));
 	return ob_max(lead, OB_BERATE_OVER + ob_berate_turn(ob)) - OB_BERATE_OVER;
 }
@@ -60,7 +66,7 @@ OB_FN u64 ob_berate_lead(ob_p ob OB_ARG)
  * is bound by the CPU. */
 OB_INLINE u64 ob_berate_far(ob_p ob, ob_task_p t, u64 use)
 {
-	return ob_min(ob_berate_virtual(t, use) + OB_BERATE_FAR - ob_berate_lead(ob),
+	return ob_min(ob_berate_virtual(t, use) + OB_BERATE_FAR - ob_berate_lead(ob, t),
 		      OB_BERATE_FAR);
 }
 
@@ -82,7 +88,7 @@ OB_INLINE void ob_berate_woke(ob_p ob, ob_task_p t, u64 turn)
 	u64 use = t->burst ?: ob->slice, most = ob_max(use + t->burst, OB_BERATE_LEAST);
 
 	most = ob_min(most, turn < ob->slice ? turn
-					     : ob_max(ob_berate_lead(ob) * t->weight / OB_WEIGHT,
+					     : ob_max(ob_berate_lead(ob, t) * t->weight / OB_WEIGHT,
 						      OB_BERATE_LEAST));
 	ob_berate_ask(ob, t, ob_min(use, most), most);
 }
@@ -131,7 +137,7 @@ OB_INLINE void ob_berate_place(ob_p ob, ob_task_p t, u64 most, u64 from)
 
 	/* What it may lead others by when it wakes, and uses then, it has had here. */
 	if (most != OB_NEVER && t->burst)
-		most += ob_berate_lead(ob) + ob_berate_virtual(t, t->burst);
+		most += ob_berate_lead(ob, t) + ob_berate_virtual(t, t->burst);
 	if (from != OB_NEVER)
 		t->vtime = ob_max(ob_min(t->vtime, most), from - ob_min(credit, from));
 	if (from != OB_NEVER) {

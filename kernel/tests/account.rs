@@ -132,18 +132,23 @@ fn held() -> Vec<Reservation> {
     }
 }
 
-/// Says what groups of processes had in each of so many seconds, in CPUs.
+/// Says what groups of processes had in each of so many seconds, in CPUs. Who looks may have to wait between two looks,
+/// so each group has a clock of its own.
 fn watch(seconds: usize, groups: &[(&str, Vec<i32>)]) {
+    let look = || -> Vec<(Instant, u64)> {
+        groups.iter().map(|group| (Instant::now(), consumed(&group.1))).collect()
+    };
     let mut figures = vec![Vec::new(); groups.len()];
     std::thread::sleep(Duration::from_millis(500));
+    let mut last = look();
     for _ in 0..seconds {
-        let before: Vec<u64> = groups.iter().map(|g| consumed(&g.1)).collect();
-        let begin = Instant::now();
         std::thread::sleep(Duration::from_secs(1));
-        let took = begin.elapsed().as_nanos() as f64;
-        for ((figures, group), before) in figures.iter_mut().zip(groups).zip(before) {
-            figures.push(format!("{:.3}", (consumed(&group.1) - before) as f64 / took));
+        let now = look();
+        for (figures, (now, last)) in figures.iter_mut().zip(now.iter().zip(&last)) {
+            let took = now.0.duration_since(last.0).as_nanos() as f64;
+            figures.push(format!("{:.3}", (now.1 - last.1) as f64 / took));
         }
+        last = now;
     }
     groups.iter().zip(figures).for_each(|(group, figures)| fact(group.0, figures.join(" ")));
 }

@@ -190,6 +190,7 @@ impl Hunt {
 
 const SEED: u64 = 88172645463325252;
 const TWO_PER_CENT: f64 = 1.02;
+const THREE_PER_CENT: f64 = 1.03;
 
 /// One thread, and crews: each wakes the next, or they sleep in turns.
 fn crews(threads: &[usize], loops: &[usize], seed: u64, generations: usize) {
@@ -270,10 +271,10 @@ fn nor_one_of_another_nice_than_loops() {
     weights(&[2], TWO_PER_CENT, SEED, 15);
 }
 
-/// Nobody waits when it wakes beside one, which counts as one of nice 0: it has its lead of 100 ms once.
+/// What is waived beside one other, an 80th part of what it uses, does not know weights.
 #[test]
-fn beside_one_loop_of_another_nice_it_has_no_more_than_a_ninth_more_in_ten_seconds() {
-    weights(&[1], 1.111, SEED, 5);
+fn beside_one_loop_of_another_nice_it_has_three_per_cent_more_at_most() {
+    weights(&[1], THREE_PER_CENT, SEED, 5);
 }
 
 #[test]
@@ -295,7 +296,7 @@ fn nor_in_a_long_search() {
         families(Way::Hires, &[1, 3, 9], seed, 100);
         crews(&[2, 3], &[1, 3, 9], seed, 60);
         weights(&[3], TWO_PER_CENT, seed, 60);
-        weights(&[1], 1.111, seed, 60);
+        weights(&[1], THREE_PER_CENT, seed, 60);
         bound(&SPREAD, TWO_PER_CENT, seed, 60);
         bound(&APART, 1.03, seed, 60);
         crews(&[1], &[1, 3, 9], seed, 300);
