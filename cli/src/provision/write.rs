@@ -9,7 +9,7 @@ use anyhow::{Context, Result, bail, ensure};
 use onbeat_analysis::provision::{Provision, Streams};
 use onbeat_analysis::truncated::Whole;
 use onbeat_model::taskset::TaskSet;
-use onbeat_model::units::{US, format_duration, parse_duration};
+use onbeat_model::units::{format_duration, parse_duration};
 
 use super::{Options, ms};
 use crate::output::{self, Form};
@@ -74,7 +74,7 @@ pub fn write(
     Ok(Some(format!("{name} has {which}; `onbeat sim {name}` measures what comes of it.\n")))
 }
 
-/// The budget that was asked for, or the best one there is, in whole µs if that is enough, ns.
+/// The budget that was asked for, or the best one there is, in whole ns.
 fn choose(
     asked: Option<u64>,
     streams: &Streams,
@@ -88,10 +88,7 @@ fn choose(
             let Some((name, best)) = best else {
                 bail!("no budget is feasible: nothing is written")
             };
-            let whole = (best.budget * 1e3) as u64 * US;
-            let enough = streams.violated(ms(whole)).is_empty();
-            let exact = (best.budget * 1e6) as u64;
-            (format!("the budget of “{name}”"), if enough { whole } else { exact })
+            (format!("the budget of “{name}”"), (best.budget * 1e6) as u64)
         }
     };
     let chosen = streams.with_budget(ms(budget));

@@ -332,6 +332,9 @@ fn budget(t: &Table<'_, '_>, period: u64) -> Result<Option<At<u64>>, Fault> {
         return t.duration("budget", 1, limits::TIME);
     }
     let part = t.percent("budget")?;
+    if let Some(none) = part.as_ref().filter(|part| *part.value.numer() == 0) {
+        return fault(none.at, "budget is zero", "choose more than 0%");
+    }
     Ok(part.map(|At { at, value }| {
         let ns =
             Ratio::new(u128::from(*value.numer()) * u128::from(period), u128::from(*value.denom()));
