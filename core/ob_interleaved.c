@@ -65,7 +65,7 @@ u32 onbeat_step_is_curr(ob_p ob, u32 cpu, ob_task_p t)
 }
 void onbeat_step_stop_alone(ob_p ob, u32 cpu, ob_task_p t, u32 goes_on)
 {
-	ob_stop_alone(ob_cpu(ob, cpu), t, goes_on);
+	ob_stop_alone(ob_cpu(ob, cpu), t, goes_on, 0);
 }
 void onbeat_step_stop(ob_p ob, u32 cpu, u64 reason, u64 now)
 {

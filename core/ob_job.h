@@ -6,6 +6,7 @@
 #ifndef OB_JOB_H
 #define OB_JOB_H
 
+#include "ob_blame.h"
 #include "ob_owed.h"
 #include "ob_work.h"
 #include "policies/registry.h"
@@ -27,10 +28,13 @@ OB_FN void ob_server_begin(ob_p ob OB_ARG, ob_server_p sv OB_ARG, u64 now)
 	sv->soon = 0;
 	sv->rank = OB_RANK_LEFT;
 	ob_order_stale(sv);
+	ob_blame_begin(sv);
 	ob_owed_release(sv, now);
 	ob_policy_release(ob, sv, now);
-	if (sv->e <= 0 && ob_policy_enforces(sv) && sv->state == OB_READY)
+	if (sv->e <= 0 && ob_policy_enforces(sv) && sv->state == OB_READY) {
+		sv->dry = 1;
 		ob_policy_exhausted(ob, sv, now);
+	}
 	ob_emit(ob, now, OB_KC(OB_EV_ACTIVATE, OB_NONE), OB_TS(OB_NONE, sv->id), (u64)sv->e, sv->s);
 }
 
@@ -55,8 +59,10 @@ OB_FN void ob_server_wake(ob_p ob OB_ARG, ob_server_p sv OB_ARG, u64 now)
 	ob_server_charge(sv, now);
 	ob_server_restore(ob, sv, now);
 	ob_place_take_up(ob, sv, now);
-	if (sv->e <= 0)
+	if (sv->e <= 0) {
+		sv->dry = 1;
 		ob_policy_exhausted(ob, sv, now);
+	}
 	ob_server_requeue(ob, sv);
 }
 
@@ -84,12 +90,14 @@ OB_FN void ob_server_leave(ob_p ob OB_ARG, ob_server_p sv OB_ARG, u64 now)
 OB_FN void ob_server_end(ob_p ob OB_ARG, ob_server_p sv OB_ARG, u64 now)
 {
 	u64 due = sv->release + sv->deadline;
+	int owed;
 
 	ob_server_leave(ob, sv, now);
 	ob_work_end(sv, now);
 	sv->jobs++;
-	ob_owed_complete(sv, due, now);
+	owed = ob_owed_complete(sv, due, now);
 	if (now > due) {
+		ob_blame_late(sv, owed);
 		sv->misses++;
 		sv->tardiness_sum += now - due;
 		sv->tardiness_max = ob_max(sv->tardiness_max, now - due);
@@ -137,6 +145,8 @@ OB_INLINE void ob_want(ob_p ob, ob_server_p sv, u64 now)
 /* The first of its threads wants to run. */
 OB_INLINE void ob_server_rouse(ob_p ob, ob_server_p sv, u64 now)
 {
+	if (sv->state)
+		ob_blame_slept(sv, now);
 	sv->served = now;
 	ob_order_stale(sv);
 	if (sv->state)

@@ -33,16 +33,18 @@ OB_INLINE u64 ob_owed_windows(ob_server_p sv, u64 work)
 	return work > sv->owed_left ? (work - sv->owed_left + budget - 1) / budget : 0;
 }
 
-/* The job whose deadline is `due` ends; the server has been charged. */
-OB_INLINE void ob_owed_complete(ob_server_p sv, u64 due, u64 now)
+/* The job whose deadline is `due` ends; the server has been charged. Whether it was owed. */
+OB_INLINE int ob_owed_complete(ob_server_p sv, u64 due, u64 now)
 {
 	u64 work = sv->consumed - sv->owed_from, windows;
 	u64 grain = ob_min(OB_OWED_GRAIN, sv->budget / 20);
+	int owed;
 
 	sv->owed_from = sv->consumed;
 	windows = ob_owed_windows(sv, work + grain);
 	/* A member gets what its group leaves it, and who takes from a purse what is in that. */
-	if (sv->owed_end + windows * sv->period <= due && !sv->domain->up && !sv->purse) {
+	owed = sv->owed_end + windows * sv->period <= due && !sv->domain->up && !sv->purse;
+	if (owed) {
 		sv->owed++;
 		if (now > due) {
 			sv->owed_late++;
@@ -52,6 +54,7 @@ OB_INLINE void ob_owed_complete(ob_server_p sv, u64 due, u64 now)
 	windows = ob_owed_windows(sv, work);
 	sv->owed_end += windows * sv->period;
 	sv->owed_left += windows * sv->budget - work;
+	return owed;
 }
 
 #endif

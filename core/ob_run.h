@@ -17,6 +17,7 @@ OB_FN void ob_run(ob_p ob OB_ARG, u32 cpu, ob_task_p t OB_ARG, u64 now)
 	t->cpu = cpu;
 	ob_idle_clear(ob, OB_BIT(cpu));
 	c->started = now;
+	c->came = now;
 	c->curr = t;
 	c->other = sv ? OB_NULL : t;
 	c->use = sv ? OB_USE_RESERVED : OB_USE_OTHER;
@@ -31,8 +32,10 @@ OB_FN void ob_run(ob_p ob OB_ARG, u32 cpu, ob_task_p t OB_ARG, u64 now)
 			c->share = 0;
 			ob_emit(ob, now, OB_KC(OB_EV_SHARE, cpu), OB_TS(OB_NONE, OB_NONE), 0, 0);
 		}
-		ob_server_p top = ob_server_begins(ob, sv, now);
+		ob_server_p top;
 
+		ob_blame_waited(c, sv, now);
+		top = ob_server_begins(ob, sv, now);
 		if (sv->draws)
 			ob_draw_stand(ob, sv);
 		ob_account_begin(ob, top);
@@ -95,6 +98,7 @@ OB_FN void ob_stop(ob_p ob OB_ARG, u32 cpu, u64 reason, u64 now)
 		return;
 	ob_share_account(ob, c, now);
 	ob_others_leaves(c, t);
+	ob_blame_leaves(c, sv, now);
 	ob_emit(ob, now, OB_KC(OB_EV_STOP, cpu), OB_TS(t->tid, sv ? sv->id : OB_NONE), reason, 0);
 	c->curr = OB_NULL;
 	c->server = OB_NULL;

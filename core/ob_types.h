@@ -95,6 +95,17 @@ struct ob_task {
 /* Periods of which a reservation's work is known; a power of two. */
 enum ob_work_size { OB_WORKS = 32 };
 
+/* What made a job late (ob_blame.h). */
+enum ob_cause {
+	OB_CAUSE_BUDGET = 0,      /* its budget, or that of the job before, was used up */
+	OB_CAUSE_BLOCKED = 1,     /* it slept in its midst */
+	OB_CAUSE_RESERVATION = 2, /* another one had the CPU, ... */
+	OB_CAUSE_BEST_EFFORT = 3, /* ... best effort, ... */
+	OB_CAUSE_REAL_TIME = 4,   /* ... or nobody whom the scheduler serves */
+	OB_CAUSE_UNKNOWN = 5,
+	OB_CAUSES = 8, /* room for so many */
+};
+
 struct ob_server {
 	struct ob_node node;   /* in domain->active while it is ready */
 	struct ob_due due;     /* what time alone changes */
@@ -187,7 +198,15 @@ struct ob_server {
 	u64 work_until;
 	u32 work[OB_WORKS];
 	u32 works;
-	u32 pad;
+	/* Why its jobs were late (ob_blame.h): of its job, ns lost to each cause, the longest time
+	 * at a stretch behind a reservation, and which; of all late jobs how many for each cause,
+	 * and behind which reservation the last of those was. */
+	u32 behind;
+	u64 lost[OB_CAUSES];
+	u64 longest;
+	u32 late_for[OB_CAUSES];
+	u32 late_by;
+	u32 dry; /* its job has been without budget */
 };
 
 /* What a user's reservations may take ahead of best effort (ob_account.h). */
@@ -246,6 +265,16 @@ struct ob_domain {
 	u8 stale;               /* to be chosen from anew (choose/registry.h) */
 };
 
+/* Time of which a CPU remembers who had it (ob_blame.h); a power of two of them. */
+enum ob_stretch_count { OB_STRETCHES = 8 };
+
+struct ob_stretch {
+	u64 from;
+	u64 until;
+	u32 had; /* a server; OB_NONE: best effort */
+	u32 pad;
+};
+
 struct ob_cpu {
 	struct ob_domain OB_ARENA *domain;
 	struct ob_task OB_ARENA *curr;      /* null: idle, or a task the core was not told of */
@@ -266,6 +295,9 @@ struct ob_cpu {
 	struct ob_task OB_ARENA
 	    *other; /* the best-effort thread that has the CPU, or is to have it */
 	u32 id;
+	u32 stretches; /* that have been; the last is `past[stretches % OB_STRETCHES]` */
+	u64 came;      /* when what runs began to, if that is known */
+	struct ob_stretch past[OB_STRETCHES];
 	u8 online;
 	u8 share;  /* the guaranteed share is being served */
 	u8 relief; /* best effort that has lost its patience runs in place of a spent server */
@@ -343,6 +375,7 @@ typedef struct ob_task OB_ARENA *ob_task_p;
 typedef struct ob_server OB_ARENA *ob_server_p;
 typedef struct ob_domain OB_ARENA *ob_domain_p;
 typedef struct ob_cpu OB_ARENA *ob_cpu_p;
+typedef struct ob_stretch OB_ARENA *ob_stretch_p;
 typedef struct ob_account OB_ARENA *ob_account_p;
 typedef struct ob_terms OB_ARENA *ob_terms_p;
 typedef struct ob_due OB_ARENA *ob_due_p;

@@ -160,10 +160,11 @@ OB_INLINE void ob_begin(ob_p ob, u32 cpu, ob_task_p t, u64 now)
 }
 
 /* `t`, which began alone on `c`, stops. Who does not go on, but sleeps, stays claimed until then.
- */
-OB_INLINE void ob_stop_alone(ob_cpu_p c, ob_task_p t, int goes_on)
+ * `now` counts only where something is reserved. */
+OB_INLINE void ob_stop_alone(ob_cpu_p c, ob_task_p t, int goes_on, u64 now)
 {
 	ob_others_leaves(c, t);
+	ob_blame_leaves(c, OB_NULL, now);
 	if (goes_on)
 		OB_PUBLISH(t->running, 0U);
 }

@@ -140,6 +140,23 @@ fn of_four_tasks_that_ask_for_one_and_a_half_cpus_dasa_serves_those_in_time_that
 }
 
 #[test]
+fn why_jobs_were_late_is_the_same_as_in_the_simulator() {
+    build_the_guests_programs();
+    let file = common::checkout().join("experiments/chrt.toml");
+    let played = |verb: &str| {
+        let options = ["--policy", "rm", "--duration", "1s", "--json"];
+        let json = object(&onbeat(&[&[verb, file.to_str().unwrap()], &options[..]].concat()));
+        json["runs"][0]["tasks"][2].clone()
+    };
+    let (lab, sim) = (played("lab"), played("sim"));
+    for film in [lab, sim] {
+        let causes = film["late_causes"].as_object().unwrap();
+        assert_eq!(causes.keys().collect::<Vec<_>>(), ["reservation"], "{film}");
+        assert!(film["late_jobs"].as_array().unwrap().iter().all(|job| job["by"] == "game"));
+    }
+}
+
+#[test]
 fn several_files_are_played_in_turn_each_as_often_as_asked_with_seeds_one_after_the_other() {
     build_the_guests_programs();
     let file = |mean: u64| {

@@ -18,6 +18,7 @@ use std::time::{Duration, Instant};
 
 use common::complaint;
 use onbeat_model::beat::Rhythm;
+use onbeat_model::metrics::Cause;
 use onbeat_model::protocol::{
     Beat, Cpu, REQUEST_BYTES, Request, Reservation, Response, Set, read_message, write_message,
 };
@@ -172,6 +173,8 @@ fn each_field_of_the_answers_is_in_the_documentation_and_each_there_is_one() {
             group,
             set,
             unguaranteed: true,
+            late_causes: [(Cause::Budget, 1)].into(),
+            late_by: Some(1),
             ..Default::default()
         }],
         sets: vec![Set {

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use onbeat_analysis::admission::Admission;
 use onbeat_analysis::plan::{Demand, Place};
+use onbeat_model::metrics::{Cause, of_core};
 use onbeat_model::others::Others;
 use onbeat_model::policy::{CORE, Server};
 use onbeat_model::protocol::{self, Holder, Refusal, Request, Reserve, Response};
@@ -283,6 +284,9 @@ impl<E: Engine, S: System> Book<E, S> {
         if let (State::Live, Some(server)) = (held.state, self.engine.server(record.id)) {
             record.jobs = server.jobs;
             record.misses = server.misses;
+            record.late_causes = of_core(&server.late_for);
+            let behind = record.late_causes.contains_key(&Cause::Reservation);
+            record.late_by = behind.then_some(server.late_by);
             record.exhaustions = server.exhaustions;
             record.consumed_ns = server.consumed;
             record.tardiness_max_ns = server.tardiness_max;

@@ -64,6 +64,13 @@ fn what_starves_is_late_for_the_real_time_class_as_its_events_tell() {
 }
 
 #[test]
+fn the_service_says_so_too() {
+    let words = &facts()["without-live"];
+    assert!(words.contains("real-time class") && !words.contains(", "), "{words}");
+    assert!(!facts()["with-live"].contains("real-time class"), "{}", facts()["with-live"]);
+}
+
+#[test]
 fn the_servers_get_their_old_values_back_also_after_a_kill() {
     assert_eq!(facts()["restored"], "true");
     assert_eq!(facts()["killed-left"], "true");
@@ -141,7 +148,10 @@ fn play(name: &str, prepare: impl FnOnce()) -> (u32, u64, u64) {
             pid
         })
         .collect();
-    std::thread::sleep(PERIOD * JOBS + Duration::from_millis(800));
+    std::thread::sleep(PERIOD * JOBS);
+    let work = service.work(grant.id).unwrap();
+    fact(&format!("{name}-live"), in_words(&work.record.late_causes));
+    std::thread::sleep(Duration::from_millis(800));
     let end = monotonic();
     kill(&hogs);
     let words = finish(player).1;

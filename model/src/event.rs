@@ -174,6 +174,30 @@ impl Event {
         self
     }
 
+    /// The same event with its time, and those that its kind tells of, relative to `origin`. A deadline before that is
+    /// at 1, for 0 is none.
+    pub fn since(mut self, origin: u64) -> Self {
+        let told = match self.kind() {
+            Some(EventKind::Run) => Some(&mut self.a),
+            Some(
+                EventKind::Release
+                | EventKind::Activate
+                | EventKind::Idle
+                | EventKind::Exhaust
+                | EventKind::Replenish
+                | EventKind::Throttle
+                | EventKind::Restore
+                | EventKind::Lend,
+            ) => Some(&mut self.b),
+            _ => None,
+        };
+        if let Some(told) = told.filter(|time| **time > 0) {
+            *told = told.saturating_sub(origin).max(1);
+        }
+        self.time = self.time.saturating_sub(origin);
+        self
+    }
+
     /// The kind, unless it is one this version does not know.
     pub fn kind(&self) -> Option<EventKind> {
         EventKind::from_u32(self.kind)

@@ -11,6 +11,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use crate::beat::Rhythm;
+use crate::metrics::Causes;
 use crate::units::Fraction;
 
 pub use refusal::{DEADLINE_REFUSES, DOES_NOT_FIT, Holder, Nearest, Refusal};
@@ -312,6 +313,12 @@ pub struct Reservation {
     pub owed_late: u64,
     /// Greatest tardiness of an owed job.
     pub owed_tardiness_max_ns: u64,
+    /// How many of `misses` have which cause, as far as the scheduler sees it (docs/events.md).
+    #[serde(skip_serializing_if = "Causes::is_empty")]
+    pub late_causes: Causes,
+    /// The reservation behind which the last of those was that have the cause `reservation`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub late_by: Option<u32>,
     /// Times the budget was used up.
     pub exhaustions: u64,
     /// CPU time received.

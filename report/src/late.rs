@@ -11,10 +11,7 @@ pub const LATE_COLUMNS: [(&str, &str); 4] = [
     ("policy", "scheduling policy"),
     ("late task", "the task whose jobs were late; all of them where tasks are alike"),
     ("why", "how many jobs were late for which cause (docs/events.md)"),
-    (
-        "the latest listed",
-        "of the first late jobs of each task the one that was latest, and who made it late",
-    ),
+    ("the latest", "the job that was latest, and who made it late"),
 ];
 
 /// One line for each task under each policy with late jobs whose causes are known; where tasks are alike one for each

@@ -4,16 +4,20 @@
 
 mod common;
 
+use std::collections::BTreeMap;
+
 use common::{STEP, policies, policy};
 use onbeat_core::ffi;
 use onbeat_model::event::{Event, EventKind};
-use onbeat_model::metrics::{Metrics, detailed, metrics};
+use onbeat_model::metrics::{Cause, Metrics, detailed, metrics, of_core};
 use onbeat_model::policy::{CorePolicy, Order, Server};
 use onbeat_model::run::{Class, Platform, Run, TaskInfo, World};
 use onbeat_model::taskset::Overheads;
 use onbeat_sim::{Core, Detail, Engine, Load, Reservation};
 use proptest::collection::vec;
 use proptest::prelude::*;
+use proptest::strategy::ValueTree;
+use proptest::test_runner::TestRunner;
 
 /// A task on a CPU of its own choice; times in steps.
 #[derive(Debug, Clone)]
@@ -32,8 +36,13 @@ fn play(tasks: &[Task], cpus: u32, policy: &CorePolicy, extra: u64) -> Run {
     counted(tasks, cpus, policy, extra).0
 }
 
-/// As [`play`], with what the core has counted of each reservation: jobs, owed ones, late ones of those.
-fn counted(tasks: &[Task], cpus: u32, policy: &CorePolicy, extra: u64) -> (Run, Vec<[u64; 3]>) {
+/// As [`play`], with what the core has counted of each reservation.
+fn counted(
+    tasks: &[Task],
+    cpus: u32,
+    policy: &CorePolicy,
+    extra: u64,
+) -> (Run, Vec<ffi::ob_server>) {
     let domains = policy.order.domains(cpus, 1);
     let mut core = Core::new(cpus, domains, 0, 0, tasks.len() + 1, 1 << 14);
     let all = u64::MAX >> (64 - cpus);
@@ -83,11 +92,7 @@ fn counted(tasks: &[Task], cpus: u32, policy: &CorePolicy, extra: u64) -> (Run, 
     loads.push(Load::Endless);
     let mut engine = Engine::new(core, cpus, loads, Overheads::default(), Detail::All);
     let horizon_ns = engine.run(0, missing.iter().map(|e| e.b).max().unwrap_or(0) + 30 * STEP);
-    let count = |i: usize| {
-        let server = engine.core().server(i);
-        [server.jobs, server.owed, server.owed_late]
-    };
-    let counts = (0..tasks.len()).map(count).collect();
+    let counts = (0..tasks.len()).map(|i| *engine.core().server(i)).collect();
     let mut events = engine.finish();
     // Each job is released, whether its task got to it or not.
     events.retain(|e| e.kind() != Some(EventKind::Release));
@@ -150,7 +155,8 @@ proptest! {
         let (mut run, counts) = counted(&tasks, 1, policy, 0);
         run.world = World::Live; // the core always allows for what a kernel does
         let (_, figures) = detailed(&run);
-        for (figures, count) in figures.iter().zip(counts) {
+        for (figures, server) in figures.iter().zip(counts) {
+            let count = [server.jobs, server.owed, server.owed_late];
             // To the core a job that begins when the one before ends is the same job.
             if count[0] == figures.released {
                 prop_assert_eq!(count, [figures.jobs, figures.owed, figures.owed_late]);
@@ -171,6 +177,41 @@ proptest! {
         // The first job of each task is beyond the budget, so it and what it delays are not owed.
         let m = owed_late(&play(&tasks, 1, policy("p-edf+cbs-hard"), 1))?;
         prop_assert!(m.owed + tasks.len() as u64 <= m.jobs);
+    }
+}
+
+#[test]
+fn the_core_blames_late_jobs_on_what_the_events_tell_in_nine_of_ten() {
+    assert_eq!(
+        [ffi::OB_CAUSE_BUDGET, ffi::OB_CAUSE_RESERVATION, ffi::OB_CAUSE_UNKNOWN]
+            .map(|n| n as usize),
+        [Cause::Budget, Cause::Reservation, Cause::Unknown]
+            .map(|cause| Cause::OF_CORE.iter().position(|c| *c == cause).unwrap()),
+    );
+    let mut runner = TestRunner::deterministic();
+    let (mut told, mut alike) = (BTreeMap::new(), BTreeMap::new());
+    for name in ["p-edf+cbs-hard", "p-edf+cbs", "p-edf"].repeat(600) {
+        // Two CPUs' worth of budgets on one: others stand in the way, too.
+        let tasks = (cpu(0, 120), cpu(0, 120)).new_tree(&mut runner).unwrap().current();
+        let mut tasks = [tasks.0, tasks.1].concat();
+        tasks.iter_mut().for_each(|task| task.deadline = task.deadline.min(task.period));
+        let (run, counts) = counted(&tasks, 1, policy(name), 0);
+        for (figures, server) in detailed(&run).1.iter().zip(counts) {
+            // To the core a job that begins when the one before ends is the same job.
+            if [server.jobs, server.misses] != [figures.released, figures.misses] {
+                continue;
+            }
+            let core = of_core(&server.late_for);
+            assert_eq!(core.values().sum::<u64>(), server.misses);
+            for (cause, count) in &figures.late_causes {
+                *told.entry(*cause).or_insert(0) += count;
+                *alike.entry(*cause).or_insert(0) += core.get(cause).unwrap_or(&0).min(count);
+            }
+        }
+    }
+    for cause in [Cause::Budget, Cause::Reservation] {
+        let (told, alike) = (told[&cause], alike[&cause]);
+        assert!(told > 100 && alike * 10 >= told * 9, "{cause:?}: {alike} of {told}");
     }
 }
 

@@ -7,6 +7,7 @@ use std::time::Duration;
 use anyhow::Result;
 use onbeat_client::Grant;
 use onbeat_kernel::machine::name_cpus;
+use onbeat_model::metrics::{Causes, in_words};
 use onbeat_model::protocol;
 use onbeat_model::units::format_duration;
 use serde::Serialize;
@@ -26,6 +27,10 @@ struct Report<'a> {
     elapsed_ns: u64,
     jobs: u64,
     misses: u64,
+    #[serde(skip_serializing_if = "Causes::is_empty")]
+    late_causes: &'a Causes,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    late_by: Option<u32>,
     owed: u64,
     owed_late: u64,
     owed_tardiness_max_ns: u64,
@@ -128,6 +133,8 @@ impl<'a> Report<'a> {
             elapsed_ns,
             jobs: got.jobs,
             misses: got.misses,
+            late_causes: &got.late_causes,
+            late_by: got.late_by,
             owed: got.owed,
             owed_late: got.owed_late,
             owed_tardiness_max_ns: got.owed_tardiness_max_ns,
@@ -171,6 +178,9 @@ impl std::fmt::Display for Report<'_> {
             write!(f, ", by {} at worst", ms(self.owed_tardiness_max_ns))?;
         }
         writeln!(f, "; {} others late, beyond the budget", misses.saturating_sub(broken))?;
+        if !self.late_causes.is_empty() {
+            writeln!(f, "  late for   {}", in_words(self.late_causes))?;
+        }
         let (worst, mean) = (ms(self.tardiness_max_ns), ms(self.tardiness_mean_ns));
         writeln!(f, "  tardiness  {worst} at worst, {mean} on average")?;
         let used = self.budget_used_per_period_ns;

@@ -3,6 +3,8 @@
 //! A pure function of the state and the size.
 
 use onbeat_kernel::machine::name_cpus;
+use onbeat_model::metrics::in_words;
+use onbeat_model::protocol::Reservation;
 use ratatui::Frame;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
@@ -16,7 +18,7 @@ use super::state::{Load, Mode, Row, State};
 /// The narrowest and the widest a CPU's bar and figures may be.
 const CELL: (u16, u16) = (36, 60);
 /// Lines from which on the reservation that is marked has lines of its own, and how many.
-const DETAILS: (u16, u16) = (16, 4);
+const DETAILS: (u16, u16) = (17, 5);
 
 /// What things look like: by the terminal's own colours, so that they suit its background, or by emphasis alone.
 struct Look {
@@ -314,11 +316,21 @@ fn draw_details(row: &Row, look: &Look, area: Rect, buffer: &mut Buffer) {
             time(r.tardiness_max_ns),
             time(row.tardiness()),
         ),
+        why_late(r),
     ];
     for (line, y) in lines.iter().zip(area.y..area.bottom()) {
         let alarm = r.owed_late > 0 && y == area.y + 3;
         let style = if alarm { look.alarm() } else { Style::new() };
         buffer.set_stringn(area.x, y, line, area.width.into(), style);
+    }
+}
+
+/// What made its jobs late; empty where nothing did.
+fn why_late(r: &Reservation) -> String {
+    let last = r.late_by.map(|by| format!("; last behind reservation {by}")).unwrap_or_default();
+    match in_words(&r.late_causes) {
+        none if none.is_empty() => none,
+        words => format!("late for: {words}{last}"),
     }
 }
 

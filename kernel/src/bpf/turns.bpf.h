@@ -49,8 +49,10 @@ void BPF_STRUCT_OPS(onbeat_running, struct task_struct *p)
 	if (ob_claim(t) && !tracing && ob_is_plain(&shell->ob, c)) {
 		bool round = !t->picked;
 
+		now = round || shell->ob.engaged ? bpf_ktime_get_ns() : 0;
 		if (round)
-			ob_others_has(c, t, bpf_ktime_get_ns());
+			ob_others_has(c, t, now);
+		c->came = now;
 		if (p->scx.slice == SCX_SLICE_INF)
 			scx_bpf_task_set_slice(p, slice);
 		if (ob_begin_alone(&shell->ob, c, t, round))
@@ -85,7 +87,8 @@ void BPF_STRUCT_OPS(onbeat_stopping, struct task_struct *p, bool runnable)
 	if (!t->server)
 		charge_share(p, t);
 	if (shell->ob.cpu[cpu & 63].curr != t) {
-		ob_stop_alone(&shell->ob.cpu[cpu & 63], t, runnable);
+		now = shell->ob.engaged ? bpf_ktime_get_ns() : 0;
+		ob_stop_alone(&shell->ob.cpu[cpu & 63], t, runnable, now);
 		return;
 	}
 	now = bpf_ktime_get_ns();

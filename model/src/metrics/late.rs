@@ -9,12 +9,13 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::jobs::{Job, Jobs};
+use super::owed::Owed;
 use super::sample::ms;
 use crate::event::{Event, EventKind};
 use crate::run::{Class, Run, TaskInfo, World};
 use history::{History, Is};
 
-/// Late jobs of a task that are listed one by one; of the others there are the counts.
+/// Late jobs of a task that are listed one by one, the latest; of the others there are the counts.
 const LISTED: usize = 10;
 
 /// What made a job late. Where two took as long, the first of these.
@@ -52,6 +53,16 @@ impl Cause {
         Self::Unknown,
     ];
 
+    /// Those that the core tells apart, in the order of its `enum ob_cause` (core/ob_types.h).
+    pub const OF_CORE: [Cause; 6] = [
+        Self::Budget,
+        Self::Blocked,
+        Self::Reservation,
+        Self::BestEffort,
+        Self::RealTime,
+        Self::Unknown,
+    ];
+
     /// In words, for tables.
     pub fn words(self) -> &'static str {
         match self {
@@ -69,6 +80,12 @@ impl Cause {
 
 /// How many late jobs have which cause.
 pub type Causes = BTreeMap<Cause, u64>;
+
+/// From the core's counts, by the number of the cause.
+pub fn of_core(counts: &[u32]) -> Causes {
+    let all = Cause::OF_CORE.into_iter().zip(counts.iter().map(|count| u64::from(*count)));
+    all.filter(|(_, count)| *count > 0).collect()
+}
 
 /// `3 budget spent, 1 real-time class`; empty for none.
 pub fn in_words(causes: &Causes) -> String {
@@ -99,12 +116,12 @@ pub struct LateJob {
 pub(super) struct Late {
     /// Of all.
     pub causes: Causes,
-    /// The first ones.
+    /// The latest ones, in the order of their release.
     pub jobs: Vec<LateJob>,
 }
 
 /// The late jobs of each task and why they were; empty where events do not tell who ran.
-pub(super) fn late(run: &Run, events: &[Event], jobs: &[Jobs]) -> Vec<Late> {
+pub(super) fn late(run: &Run, events: &[Event], jobs: &[Jobs], owed: &[Owed]) -> Vec<Late> {
     let mut all = vec![Late::default(); run.tasks.len()];
     let is_late = |of: &Jobs| of.jobs.iter().any(|job| tardiness(job, run.horizon_ns).is_some());
     let wanted: Vec<bool> = run
@@ -119,7 +136,7 @@ pub(super) fn late(run: &Run, events: &[Event], jobs: &[Jobs]) -> Vec<Late> {
     }
     let history = History::of(events, &wanted);
     for (index, late) in all.iter_mut().enumerate().filter(|(index, _)| wanted[*index]) {
-        *late = of_task(run, &history, index, &jobs[index].jobs);
+        *late = of_task(run, &history, index, &jobs[index].jobs, &owed[index].late_jobs);
     }
     all
 }
@@ -133,24 +150,24 @@ fn tardiness(job: &Job, horizon: u64) -> Option<u64> {
     late.then(|| job.ended().unwrap_or(horizon).saturating_sub(job.deadline))
 }
 
-fn of_task(run: &Run, history: &History, index: usize, jobs: &[Job]) -> Late {
+/// `owed`: the indices of late jobs that were owed, ascending.
+fn of_task(run: &Run, history: &History, index: usize, jobs: &[Job], owed: &[u64]) -> Late {
     let mut late = Late::default();
     // When those before had ended, and why they were late, if they were.
     let mut before: (u64, Option<Why>) = (0, None);
     for job in jobs {
         let end = job.ended().unwrap_or(run.horizon_ns);
         let why = tardiness(job, run.horizon_ns).map(|by| {
-            let why = why(run, history, index, job, &before);
+            let owed = owed.binary_search(&job.index).is_ok();
+            let why = why(run, history, index, job, &before, owed);
             *late.causes.entry(why.cause).or_default() += 1;
-            if late.jobs.len() < LISTED {
-                late.jobs.push(LateJob {
-                    job: job.index,
-                    release_ms: ms(job.release),
-                    tardiness_ms: ms(by),
-                    cause: why.cause,
-                    by: why.by.map(|task| run.tasks[task as usize].name.clone()),
-                });
-            }
+            list(&mut late.jobs, ms(by), || LateJob {
+                job: job.index,
+                release_ms: ms(job.release),
+                tardiness_ms: ms(by),
+                cause: why.cause,
+                by: why.by.map(|task| run.tasks[task as usize].name.clone()),
+            });
             why
         });
         if end >= before.0 {
@@ -158,6 +175,20 @@ fn of_task(run: &Run, history: &History, index: usize, jobs: &[Job]) -> Late {
         }
     }
     late
+}
+
+/// Lists a late job if it is among the latest.
+fn list(listed: &mut Vec<LateJob>, by_ms: f64, job: impl FnOnce() -> LateJob) {
+    if listed.len() == LISTED {
+        let least = (0..LISTED).min_by(|a, b| {
+            listed[*a].tardiness_ms.total_cmp(&listed[*b].tardiness_ms).then(b.cmp(a))
+        });
+        match least {
+            Some(least) if listed[least].tardiness_ms < by_ms => drop(listed.remove(least)),
+            _ => return,
+        }
+    }
+    listed.push(job());
 }
 
 /// Why a job was late.
@@ -184,7 +215,15 @@ impl Spent {
     }
 }
 
-fn why(run: &Run, history: &History, index: usize, job: &Job, before: &(u64, Option<Why>)) -> Why {
+/// An `owed` job needed no more than its budget: whom it waited for was not to go before it.
+fn why(
+    run: &Run,
+    history: &History,
+    index: usize,
+    job: &Job,
+    before: &(u64, Option<Why>),
+    owed: bool,
+) -> Why {
     let task = &run.tasks[index];
     let end = job.ended().unwrap_or(run.horizon_ns);
     let begin = job.release.max(before.0).min(end);
@@ -198,7 +237,8 @@ fn why(run: &Run, history: &History, index: usize, job: &Job, before: &(u64, Opt
             Is::Rests => spent.add(Cause::Budget, length),
             Is::Waits | Is::Spent => {
                 // Whose deadline was put off waits for that, whoever of those that are served has the CPU.
-                let behind = span.is == Is::Spent || task.budget > 0 && span.deadline > postponed;
+                let later = span.is == Is::Spent || task.budget > 0 && span.deadline > postponed;
+                let behind = later && !owed;
                 let Some(cpu) = span.cpu else {
                     spent.add(Cause::Unknown, length);
                     continue;
@@ -220,7 +260,7 @@ fn why(run: &Run, history: &History, index: usize, job: &Job, before: &(u64, Opt
             }
         }
     }
-    own(task, job, &mut spent);
+    own(task, job, owed, &mut spent);
     // Jobs before it took from its time what they were late themselves: for their reason.
     let inherited = begin.saturating_sub(job.release);
     let earlier = match before.1 {
@@ -233,6 +273,10 @@ fn why(run: &Run, history: &History, index: usize, job: &Job, before: &(u64, Opt
             *spent.others.entry(by).or_default() += inherited;
         }
     }
+    let other = |(cause, ns): (&Cause, &u64)| *cause != Cause::Budget && *ns > 0;
+    if owed && spent.causes.iter().any(other) {
+        spent.causes.remove(&Cause::Budget);
+    }
     let most = spent.causes.iter().filter(|(_, ns)| **ns > 0);
     let cause =
         most.max_by_key(|(cause, ns)| (**ns, std::cmp::Reverse(**cause))).map(|most| *most.0);
@@ -242,13 +286,13 @@ fn why(run: &Run, history: &History, index: usize, job: &Job, before: &(u64, Opt
 }
 
 /// What the job's own work has to do with it.
-fn own(task: &TaskInfo, job: &Job, spent: &mut Spent) {
+fn own(task: &TaskInfo, job: &Job, owed: bool, spent: &mut Spent) {
     // What it has measured itself, if it has.
     let work = if job.ended().is_some() && job.used > 0 { job.used } else { spent.ran };
     spent.add(Cause::Interrupt, spent.ran.saturating_sub(work));
     if task.budget == 0 {
         spent.add(Cause::Work, work.saturating_sub(job.deadline.saturating_sub(job.release)));
-    } else if work > task.budget {
+    } else if work > task.budget && !owed {
         // Who needs more than is reserved is owed nothing: others that went first had the right to.
         let others = [Cause::Reservation, Cause::BestEffort];
         let waited: u64 = others.iter().filter_map(|cause| spent.causes.remove(cause)).sum();

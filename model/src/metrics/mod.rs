@@ -15,7 +15,7 @@ mod usage;
 
 pub use figures::{Metrics, TaskMetrics};
 pub use frames::{SecondFps, least_in_window};
-pub use late::{Cause, Causes, LateJob, in_words};
+pub use late::{Cause, Causes, LateJob, in_words, of_core};
 pub use over_time::tardiness_over_time;
 
 pub(crate) use sample::Moments;
@@ -104,7 +104,9 @@ fn figures(
     let mut fps = Moments::default();
     let (mut jitter_sum, mut jitter_tasks) = (0.0, 0u64);
     let mut tasks = Vec::with_capacity(run.tasks.len());
-    let mut late = late::late(run, events, &jobs);
+    let owed = |i: usize| owed::owed(run, events, i, &jobs[i], usage.tasks[i].cpu_ns);
+    let owed: Vec<_> = (0..run.tasks.len()).map(owed).collect();
+    let mut late = late::late(run, events, &jobs, &owed);
     let mut periods = run.tasks.iter().filter(|t| t.class != Class::BestEffort).map(|t| t.period);
     let first = periods.next();
     let alike = periods.all(|period| Some(period) == first);
@@ -123,7 +125,7 @@ fn figures(
         wakes.extend_from_slice(&used.wakes);
         let wake = summary(&mut used.wakes, count);
         let stats = values.stats(&earlier);
-        let owed = owed::owed(run, events, i, &jobs[i], used.cpu_ns);
+        let owed = &owed[i];
         tasks.push(TaskMetrics {
             name: info.name.clone(),
             entry: info.entry,

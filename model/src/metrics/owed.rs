@@ -69,10 +69,12 @@ impl Dedicated {
 }
 
 /// Owed jobs of a task.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Owed {
     pub jobs: u64,
     pub late: u64,
+    /// Indices of the late ones, ascending.
+    pub late_jobs: Vec<u64>,
     /// Of the late ones, those that were given up.
     pub aborted: u64,
     /// ns.
@@ -131,7 +133,9 @@ pub(super) fn owed(run: &Run, events: &[Event], index: usize, of: &Jobs, total: 
         if !job.waits && server.done_by(wanted.saturating_add(spare)) <= job.deadline {
             let tardiness = job.ended().unwrap_or(run.horizon_ns).saturating_sub(job.deadline);
             owed.jobs += 1;
-            owed.late += u64::from(tardiness > 0 || job.finish().is_none());
+            let late = tardiness > 0 || job.finish().is_none();
+            owed.late += u64::from(late);
+            owed.late_jobs.extend(late.then_some(job.index));
             owed.aborted += u64::from(job.aborted);
             owed.tardiness_max = owed.tardiness_max.max(tardiness);
         }

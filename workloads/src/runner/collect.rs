@@ -57,12 +57,12 @@ pub fn into_run(
     records: Records,
 ) -> Result<Run> {
     let mut events = jobs(crew, origin);
-    let programs: Vec<u32> = crew
+    let programs: HashMap<u32, u64> = crew
         .members
         .iter()
         .zip(0..)
         .filter(|(member, _)| member.role == Role::Program)
-        .map(|(_, index)| index)
+        .map(|(member, index)| (index, member.info.deadline))
         .collect();
     let (whole, rest) = records.events.as_chunks::<EVENT_BYTES>();
     ensure!(rest.is_empty(), "the scheduler's events end in the middle of one");
@@ -204,9 +204,9 @@ impl Window {
             if !std::mem::replace(&mut opened, true) {
                 self.open(&mut running, &mut inside);
             }
-            let time = event.time - self.origin;
-            if time <= self.horizon {
-                inside.push(Event { time, ..event });
+            let event = event.since(self.origin);
+            if event.time <= self.horizon {
+                inside.push(event);
             }
         }
         self.open(&mut running, &mut inside);
@@ -215,7 +215,7 @@ impl Window {
 
     fn open(&self, running: &mut HashMap<u32, Event>, inside: &mut Vec<Event>) {
         let mut first: Vec<Event> =
-            running.drain().map(|(_, event)| Event { time: 0, ..event }).collect();
+            running.drain().map(|(_, event)| event.since(self.origin)).collect();
         first.sort();
         inside.extend(first);
     }
@@ -236,19 +236,25 @@ impl Window {
     }
 }
 
-/// Jobs of programs, as the scheduler recognised them: from activation to idleness of the
+/// Jobs of programs, with relative deadlines, as the scheduler recognised them: from activation to idleness of the
 /// reservation.
-fn program_jobs(events: &[Event], programs: &[u32], servers: &HashMap<u32, u32>) -> Vec<Event> {
+fn program_jobs(
+    events: &[Event],
+    programs: &HashMap<u32, u64>,
+    servers: &HashMap<u32, u32>,
+) -> Vec<Event> {
     let mut jobs: HashMap<u32, (u64, bool)> = HashMap::new();
     let mut out = Vec::new();
     for event in events {
-        let Some(&task) = servers.get(&event.server).filter(|task| programs.contains(task)) else {
+        let task = servers.get(&event.server);
+        let Some((&task, deadline)) = task.and_then(|task| programs.get_key_value(task)) else {
             continue;
         };
         let (number, open) = jobs.entry(task).or_insert((0, false));
         match event.kind() {
             Some(EventKind::Activate) => {
-                let release = Event::new(event.time, EventKind::Release, *number, event.b).of(task);
+                let due = event.time.saturating_add(*deadline);
+                let release = Event::new(event.time, EventKind::Release, *number, due).of(task);
                 // The second in a row: the job that a mark began has begun only now.
                 let marked =
                     out.iter_mut().rfind(|e: &&mut Event| e.task == task).filter(|_| *open);
@@ -307,23 +313,39 @@ mod tests {
     }
 
     #[test]
-    fn a_programs_jobs_last_from_the_last_activation_to_idleness_with_the_servers_deadline() {
-        let on = |time, kind, deadline| Event::new(time, kind, 7, deadline).by(5);
+    fn what_events_tell_of_times_is_relative_to_the_origin_too() {
+        let on = |time, kind, a, b| Event::new(time, kind, a, b).by(5);
         let events = [
-            on(1, EventKind::Idle, 0),
-            on(10, EventKind::Activate, 41),
-            on(20, EventKind::Activate, 61),
-            on(30, EventKind::Idle, 61),
-            on(50, EventKind::Activate, 91),
+            on(1010, EventKind::Activate, 500, 1090),
+            on(1010, EventKind::Run, 1090, 500).on(0).of(4242),
+            on(1020, EventKind::Replenish, 500, 990),
+        ];
+        let expected = [
+            on(10, EventKind::Activate, 500, 90),
+            on(10, EventKind::Run, 90, 500).on(0).of(0),
+            on(20, EventKind::Replenish, 500, 1),
+        ];
+        assert_eq!(window().cut(events.into_iter()), expected);
+    }
+
+    #[test]
+    fn a_programs_jobs_last_from_the_last_activation_to_idleness() {
+        let on = |time, kind| Event::new(time, kind, 7, 0).by(5);
+        let events = [
+            on(1, EventKind::Idle),
+            on(10, EventKind::Activate),
+            on(20, EventKind::Activate),
+            on(30, EventKind::Idle),
+            on(50, EventKind::Activate),
         ];
         let servers = HashMap::from([(5, 3)]);
-        let jobs = program_jobs(&events, &[3], &servers);
+        let jobs = program_jobs(&events, &HashMap::from([(3, 41)]), &servers);
         let expected = [
             Event::new(20, EventKind::Release, 0, 61).of(3),
             Event::new(30, EventKind::Complete, 0, 0).of(3),
             Event::new(50, EventKind::Release, 1, 91).of(3),
         ];
         assert_eq!(jobs, expected);
-        assert_eq!(program_jobs(&events, &[], &servers), []);
+        assert_eq!(program_jobs(&events, &HashMap::new(), &servers), []);
     }
 }

@@ -172,10 +172,12 @@ fn where_nobody_noted_who_ran_there_are_no_causes() {
 }
 
 #[test]
-fn only_the_first_late_jobs_are_listed_and_all_are_counted() {
+fn only_the_latest_jobs_are_listed_and_all_are_counted() {
     let mut events = Vec::new();
     for j in 0..25 {
-        let release = Event::new(j * 10 * MS, EventKind::Release, j, (j * 10 + 1) * MS).of(0);
+        // Number 22 is late by 2 ms, all others by one.
+        let due = j * 10 + if j == 22 { 1 } else { 2 };
+        let release = Event::new(j * 10 * MS, EventKind::Release, j, due * MS).of(0);
         events
             .extend([release, Event::new((j * 10 + 3) * MS, EventKind::Complete, j, 3 * MS).of(0)]);
         events.extend(ran(j * 10, j * 10 + 3, Slept, 0));
@@ -184,6 +186,8 @@ fn only_the_first_late_jobs_are_listed_and_all_are_counted() {
     let (_, all) = detailed(&run(tasks(), events, 300 * MS));
     assert_eq!((all[0].misses, all[0].late_jobs.len()), (25, LISTED));
     assert_eq!(all[0].late_causes.values().sum::<u64>(), 25);
+    let listed: Vec<u64> = all[0].late_jobs.iter().map(|job| job.job).collect();
+    assert_eq!(listed, (0..9).chain([22]).collect::<Vec<_>>());
 }
 
 #[test]

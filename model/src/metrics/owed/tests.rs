@@ -28,7 +28,8 @@ fn judged(jobs: &[(f64, f64, Option<f64>)], world: World, info: TaskInfo) -> Owe
     let (m, tasks) = super::super::detailed(&run);
     assert_eq!((m.owed, m.owed_late), (tasks[0].owed, tasks[0].owed_late));
     let tardiness_max = (m.owed_tardiness_max_ms * 1e6).round() as u64;
-    Owed { jobs: m.owed, late: m.owed_late, aborted: m.owed_aborted, tardiness_max }
+    let (jobs, late, aborted) = (m.owed, m.owed_late, m.owed_aborted);
+    Owed { jobs, late, aborted, tardiness_max, ..Owed::default() }
 }
 
 fn sim(jobs: &[(f64, f64, Option<f64>)]) -> (u64, u64) {
@@ -82,7 +83,7 @@ fn a_late_start_begins_a_window_of_its_own_only_where_the_servers_rule_says_so()
 #[test]
 fn a_job_that_starved_was_owed_and_one_that_used_up_its_share_was_not() {
     let starved = judged(&[(0.0, 3.0, None)], World::Sim, info());
-    assert_eq!(starved, Owed { jobs: 1, late: 1, aborted: 0, tardiness_max: 190 * MS });
+    assert_eq!(starved, Owed { jobs: 1, late: 1, tardiness_max: 190 * MS, ..Owed::default() });
     assert_eq!(sim(&[(0.0, 4.0, None)]), (0, 0));
     // Two jobs that wait behind it: what it got is worth windows up to 20 ms.
     assert_eq!(sim(&[(0.0, 4.0, None), (10.0, 0.0, None), (20.0, 0.0, None)]), (2, 2));
