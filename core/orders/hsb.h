@@ -11,10 +11,6 @@
 /* No deadline is so late: 36 years after the clock's beginning, ns. */
 #define OB_HSB_SOFT (1ULL << 60)
 
-/* Who is late by more, ns, is so for another reason than those who share its queue: CPUs have gone,
- * or a higher class has taken them. Its deadlines begin anew, lest it make up for all of that. */
-#define OB_HSB_LATE 10000000000ULL
-
 OB_INLINE u64 ob_hsb_key(ob_server_p sv)
 {
 	u64 s = ob_min(sv->s, OB_HSB_SOFT - 1);

@@ -71,15 +71,6 @@ OB_INLINE int ob_order_laxity(ob_server_p sv)
 #undef X
 }
 
-/* Whether hard ones go before soft ones in it. */
-OB_INLINE int ob_order_ranks(ob_server_p sv)
-{
-#define X(NAME, prefix, name, deadlines, laxity, chooses, ranks, isolates, about) \
-	| (u32)(ranks) << OB_ORDER_##NAME
-	return (0 OB_ORDERS(X)) >> sv->order & 1;
-#undef X
-}
-
 /* The orders that choose, a bit each. */
 #define X(NAME, prefix, name, deadlines, laxity, chooses, ranks, isolates, about) \
 	| (u32)(chooses) << OB_ORDER_##NAME

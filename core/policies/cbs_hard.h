@@ -5,6 +5,11 @@
  * 7, "CBS variants"): a server that used up its budget waits for the next period, so it gets Q in
  * every P and never more.
  */
+
+/* Who is late by more, ns, is so for another reason than those who share its queue: CPUs have gone,
+ * or a higher class has taken them. Its deadlines begin anew, lest it make up for all of that. */
+#define OB_HARD_LATE 10000000000ULL
+
 OB_INLINE void ob_cbs_hard_release(ob_p ob, ob_server_p sv, u64 now)
 {
 	ob_place_take_up(ob, sv, now);
@@ -27,8 +32,8 @@ OB_INLINE void ob_cbs_hard_completed(ob_p ob, ob_server_p sv, u64 now)
 OB_INLINE void ob_cbs_hard_replenished(ob_p ob, ob_server_p sv, u64 now)
 {
 	ob_place_renew(ob, sv, now);
-	/* A late one that keeps its deadline catches up: without that there is no bound. */
-	if (ob_order_ranks(sv) && sv->s + OB_HSB_LATE > now)
-		return;
-	ob_place_late(ob, sv, now);
+	/* A late one that keeps its deadline catches up: without that there is no bound. Who chooses
+	 * drops what is late. */
+	if (sv->s + OB_HARD_LATE <= now || ob_order_chooses(sv))
+		ob_place_late(ob, sv, now);
 }

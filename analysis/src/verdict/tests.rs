@@ -138,7 +138,8 @@ fn edf_on_a_cpu_is_late_by_what_is_missing_and_servers_count_jitter_from_arrival
 #[test]
 fn what_no_test_covers_is_unproven_and_says_why() {
     let of = |more: &str| {
-        set(&format!("cpus = 2\n{}", task("a", 3, 10, more) + &task("b", 3, 10, "count = 3")))
+        let tasks = task("a", 3, 10, more) + &task("b", 3, 10, "count = 3");
+        set(&format!("cpus = 2\nbest_effort_share = \"0%\"\n{tasks}"))
     };
     for (more, policy, why) in [
         ("", "g-fifo+cbs", "no test covers the order fifo"),
@@ -153,6 +154,22 @@ fn what_no_test_covers_is_unproven_and_says_why() {
         assert!(judged.binds.contains(why), "{}", judged.binds);
     }
     assert_eq!(fits(&of(""), "g-edf+cbs-hard"), Fits::Yes);
+}
+
+#[test]
+fn on_several_cpus_best_efforts_quanta_may_make_jobs_late_that_the_tests_of_whole_cpus_accept() {
+    // In the simulator `c`, which has 0.11 ms to spare, is late by 0.01 ms behind best effort.
+    let task = |name: &str, budget: &str, period: &str| {
+        format!(
+            "[[task]]\nname = \"{name}\"\nbudget = \"{budget}\"\nperiod = \"{period}\"\n\
+             work = {{ constant = \"1us\" }}\n"
+        )
+    };
+    let three =
+        task("a", "6755us", "33300us") + &task("b", "725us", "1ms") + &task("c", "1890us", "2ms");
+    let beside = |share: &str| set(&format!("cpus = 2\nbest_effort_share = \"{share}\"\n{three}"));
+    assert!(matches!(fits(&beside("5%"), "g-edf+cbs-hard"), Fits::Late(_)));
+    assert_eq!(fits(&beside("0%"), "g-edf+cbs-hard"), Fits::Yes);
 }
 
 #[test]

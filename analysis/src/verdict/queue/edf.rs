@@ -91,8 +91,15 @@ impl Queue<'_> {
     pub(super) fn edf_on_several(&self) -> Answer {
         let m = self.cpus.count_ones() as usize;
         let (laxity, lends) = (self.policy.order.key.heeds_laxity(), self.policy.server.lends());
-        let tight: Vec<Sporadic> =
-            self.served(&self.scaled(), 1).iter().map(|one| one.task).collect();
+        // Best effort's quanta are bound to their CPUs, and go first when they are due. Each CPU gives reservations
+        // (1 − σ)(l − 3 q) in a window of length l, so what the tests, which compare demand with windows up to the
+        // deadline D, accept with C/(1 − σ) and D − 3 q is in time.
+        let earlier = supply(self.share()).blackout.saturating_sub(self.delay());
+        let tighten = |one: &Delayed| Sporadic {
+            deadline: one.task.deadline.saturating_sub(earlier).max(1),
+            ..one.task
+        };
+        let tight: Vec<Sporadic> = self.served(&self.scaled(), 1).iter().map(tighten).collect();
         // Where EDF is never late no job ever waits without laxity, else it could still take all its time and be late:
         // so EDZL serves all as EDF does.
         if !lends && union::any(&tight, m) == Verdict::Schedulable {

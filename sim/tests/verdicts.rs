@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! What `onbeat analyze` says of a set holds when it is played beside best effort: where it says that nobody is late
+//! nobody is, else nobody by more than it says. Jobs take all of their budgets, which is the hardest.
+
+use std::path::Path;
+
+use onbeat_analysis::verdict::{Fits, judge};
+use onbeat_model::metrics::metrics;
+use onbeat_model::policy::Policy;
+use onbeat_model::taskset::TaskSet;
+use proptest::prelude::*;
+
+/// Time beyond which a wait of several threads or a rounding is no lateness, ms.
+const GRAIN: f64 = 0.000_1;
+
+/// Tasks, each with its period and the parts of it, in percents, that are its deadline and budget; shares of what
+/// best effort leaves.
+#[derive(Debug, Clone)]
+struct Draft {
+    cpus: u32,
+    fill: u64,
+    tasks: Vec<(usize, u64, u64)>,
+}
+
+fn draft() -> impl Strategy<Value = Draft> {
+    let task = (
+        prop_oneof![1 => 0..2usize, 1 => 0..7usize],
+        prop_oneof![4 => Just(100u64), 1 => 50..100u64],
+        15..95u64,
+    );
+    (1..3u32, prop_oneof![1 => 30..90u64, 3 => 94..101u64], proptest::collection::vec(task, 2..6))
+        .prop_map(|(cpus, fill, tasks)| Draft { cpus, fill, tasks })
+}
+
+impl Draft {
+    fn set(&self, policy: &str, duration: &str) -> TaskSet {
+        let weights: u64 = self.tasks.iter().map(|task| task.2).sum();
+        let mut text = format!(
+            "cpus = {}\nduration = \"{duration}\"\npolicies = [\"{policy}\"]\nbest_effort = {{ count = 2 }}\n",
+            self.cpus
+        );
+        for (i, (period, deadline, weight)) in self.tasks.iter().enumerate() {
+            let period = [1_000, 2_000, 5_000, 10_000, 16_700, 20_000, 33_300][*period];
+            let most = 95 * period * deadline / 10_000;
+            let budget = (u64::from(self.cpus) * 95 * period / 100 * self.fill / 100 * weight
+                / weights)
+                .clamp(50, most);
+            text += &format!(
+                "[[task]]\nname = \"t{i}\"\nperiod = \"{period}us\"\ndeadline = \"{}us\"\nbudget = \"{budget}us\"\n\
+                 work = {{ constant = \"{budget}us\" }}\n",
+                period * deadline / 100
+            );
+        }
+        TaskSet::from_bytes(text.as_bytes(), Path::new("set.toml")).expect("a set")
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
+
+    #[test]
+    fn nobody_is_later_than_the_verdict_says(draft in draft()) {
+        for name in [
+            "p-edf+cbs-hard", "g-edf+cbs-hard", "g-edf+cbs", "g-edzl+cbs-hard", "g-edzl+cbs-predict",
+            "p-edf+cbs-predict", "edf-wm+cbs-hard", "p-rm+cbs-hard", "rm+cbs-hard",
+        ] {
+            let set = draft.set(name, "3s");
+            let policy = name.parse::<Policy>().unwrap();
+            let policy = policy.core().unwrap();
+            let judged = judge(&set, policy);
+            let most = match judged.fits {
+                Fits::Yes => 0.0,
+                Fits::Late(ns) => ns as f64 / 1e6,
+                _ => continue,
+            };
+            // The simulator plays all, also what the service would refuse.
+            let run = onbeat_sim::simulate(&set, policy).unwrap();
+            let late = metrics(&run).tardiness_max_ms;
+            prop_assert!(late <= most + GRAIN, "{}: {} ms, {} said, in {}", name, late, most, set.to_toml());
+        }
+    }
+}
