@@ -32,8 +32,8 @@ OB_INLINE void ob_cbs_hard_completed(ob_p ob, ob_server_p sv, u64 now)
 OB_INLINE void ob_cbs_hard_replenished(ob_p ob, ob_server_p sv, u64 now)
 {
 	ob_place_renew(ob, sv, now);
-	/* A late one that keeps its deadline catches up: without that there is no bound. Who chooses
-	 * drops what is late. */
+	/* A late one that keeps its deadline catches up: without that there is no bound. Who
+	 * chooses drops what is late. */
 	if (sv->s + OB_HARD_LATE <= now || ob_order_chooses(sv))
 		ob_place_late(ob, sv, now);
 }
