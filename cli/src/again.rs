@@ -45,6 +45,15 @@ impl Again {
     /// The duration is too short or too long for it.
     pub fn change(&self, set: &mut TaskSet, seed: Option<u64>) -> Result<()> {
         set.seed = seed.unwrap_or(set.seed);
+        let last = set.seed.checked_add(u64::from(self.repeat.unwrap_or(1)) - 1);
+        ensure!(
+            last.is_some_and(|last| last <= i64::MAX as u64),
+            misuse(format!(
+                "--repeat: seeds from {} on go beyond {}; give a smaller --seed",
+                set.seed,
+                i64::MAX
+            ))
+        );
         let Some(duration) = self.duration else { return Ok(()) };
         let shown = format_duration(duration);
         let wrong = |why: String| misuse(format!("--duration {shown}: {why}"));

@@ -35,6 +35,10 @@ use ship::{Cargo, Programs};
 const LAB_FAILED: u8 = 125;
 
 /// Run a task set, or any program, on a stock Linux kernel in deterministic virtual time
+/// Options that mean something only where task sets are played.
+const OF_SETS: [&str; 8] =
+    ["json", "html", "trace", "detail", "strict", "repeat", "duration", "jobs"];
+
 #[derive(Debug, Args)]
 #[command(before_help = "Example: onbeat lab experiments/kato-11.toml --html report.html")]
 pub struct Options {
@@ -100,10 +104,10 @@ pub struct Options {
     #[arg(long, default_value_t = 900.0, value_name = "SECONDS", conflicts_with = "sets")]
     timeout: f64,
     /// Open a shell in the guest (in real time)
-    #[arg(long)]
+    #[arg(long, conflicts_with_all = OF_SETS)]
     shell: bool,
     /// The command to run in the guest
-    #[arg(last = true, value_name = "CMD")]
+    #[arg(last = true, value_name = "CMD", conflicts_with_all = OF_SETS)]
     command: Vec<String>,
 }
 
@@ -177,7 +181,8 @@ fn run_file(options: &Options, file: &Path, cancel: &Arc<AtomicBool>) -> Result<
             let rest = carried.split_off(policies.len().min(carried.len()));
             runs.push(assemble(&set, std::mem::replace(&mut carried, rest))?);
         }
-        return again::show(&set, &runs, outputs.is_json());
+        again::show(&set, &runs, outputs.is_json())?;
+        return outputs.promised(&runs);
     }
     let results = assemble(&set, carried)?;
     outputs.finish(&results, folder_of(file))?;
@@ -186,7 +191,7 @@ fn run_file(options: &Options, file: &Path, cancel: &Arc<AtomicBool>) -> Result<
     }
     let failures = results.failures().count();
     match failures {
-        0 => Ok(()),
+        0 => outputs.promised([&results]),
         _ if cancel.load(Ordering::Relaxed) => {
             bail!("stopped on request: the results are partial, {failures} policies are missing")
         }

@@ -14,7 +14,7 @@ use onbeat_model::run::Run;
 use onbeat_report::html::{Page, render};
 use onbeat_report::perfetto;
 
-use crate::results::{Results, claims_beside};
+use crate::results::{Ended, Results, claims_beside};
 
 /// A whole number of `range`, for clap, which itself complains of an "invalid digit".
 pub fn whole<T>(
@@ -46,6 +46,9 @@ pub struct Outputs {
     /// Print the figures of each task, too
     #[arg(long, conflicts_with = "json")]
     detail: bool,
+    /// Fail, with status 1, if a promise is broken under a policy: if an owed job is late
+    #[arg(long)]
+    strict: bool,
 }
 
 impl Outputs {
@@ -107,6 +110,23 @@ impl Outputs {
             write(html, |out| out.write_all(render(&page).map_err(io::Error::other)?.as_bytes()))
         });
         printed.and(written)
+    }
+
+    /// With `--strict`, that all promises were kept in these runs.
+    ///
+    /// # Errors
+    /// Names the policies under which one was not.
+    pub fn promised<'a>(&self, runs: impl IntoIterator<Item = &'a Results>) -> Result<()> {
+        if !self.strict {
+            return Ok(());
+        }
+        let all = runs.into_iter().flat_map(|results| &results.runs);
+        let broken = |run: &&Ended| run.outcome.as_ref().is_ok_and(|of| of.metrics.owed_late > 0);
+        let mut names: Vec<&str> = all.filter(broken).map(|run| run.policy.as_str()).collect();
+        names.sort_unstable();
+        names.dedup();
+        ensure!(names.is_empty(), "owed jobs were late under {}", names.join(", "));
+        Ok(())
     }
 }
 

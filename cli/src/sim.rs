@@ -118,7 +118,7 @@ fn run_file(options: &Options, file: &Path) -> Result<()> {
         return Err(error);
     }
     match results.failures().count() {
-        0 => Ok(()),
+        0 => outputs.promised([&results]),
         n => bail!("{n} of {} policies came to no end", results.runs.len()),
     }
 }
@@ -137,7 +137,8 @@ fn repeat(options: &Options, set: &TaskSet, policies: &[&CorePolicy]) -> Result<
         runs.len(),
         sets.len()
     );
-    again::show(set, &runs, options.outputs.is_json())
+    again::show(set, &runs, options.outputs.is_json())?;
+    options.outputs.promised(&runs)
 }
 
 /// What is kept of a run.

@@ -173,7 +173,7 @@ fn each_field_of_the_answers_is_in_the_documentation_and_each_there_is_one() {
             group,
             set,
             unguaranteed: true,
-            late_causes: [(Cause::Budget, 1)].into(),
+            late_causes: Cause::OF_CORE.map(|cause| (cause, 1)).into(),
             late_by: Some(1),
             ..Default::default()
         }],
@@ -198,6 +198,35 @@ fn each_field_of_the_answers_is_in_the_documentation_and_each_there_is_one() {
     for (section, answer) in [("status", status), ("beats", beats)] {
         compare(section, &[], &[serde_json::to_value(answer).unwrap()]);
     }
+}
+
+#[test]
+fn each_field_of_what_other_verbs_print_is_in_the_documentation() {
+    let chrt = common::checkout().join("experiments/chrt.toml");
+    let kenna = common::checkout().join("experiments/provision/kenna-t1.toml");
+    let (chrt, kenna) = (chrt.to_str().unwrap(), kenna.to_str().unwrap());
+    let json = |args: &[&str]| -> Value {
+        let output = Command::new(env!("CARGO_BIN_EXE_onbeat")).args(args).output().unwrap();
+        serde_json::from_slice(&output.stdout).unwrap_or_else(|e| panic!("{args:?}: {e}"))
+    };
+    let full = common::File::new(
+        "cpus = 1\nduration = \"1s\"\npolicies = [\"p-edf+cbs-hard\"]\n[[task]]\nname = \"a\"\ncount = 2\n\
+         period = \"10ms\"\nbudget = \"3ms\"\nwork = { constant = \"3ms\" }\n[[task]]\nname = \"b\"\n\
+         period = \"20ms\"\nbudget = \"8ms\"\nwork = { constant = \"3ms\" }\n",
+    );
+    let analyze = |more: &[&str]| json(&[&["analyze", chrt], more].concat());
+    let judged = [
+        analyze(&["--json", "--all", "--admit", "g-edf+cbs"]),
+        analyze(&["--policy", "g-edf", "--jsonl"]),
+        json(&["analyze", full.path(), "--json"]),
+    ];
+    compare("onbeat analyze", &[], &judged);
+    let others = [
+        json(&["policies", "--json"]),
+        json(&["provision", kenna, "--json"]),
+        json(&["doctor", "--json"]),
+    ];
+    compare("onbeat sweep, provision, policies, doctor", &[], &others);
 }
 
 /// Each field of these answers is in that section, or in one of the others that it is said to be like; and each in the

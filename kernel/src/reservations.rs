@@ -13,7 +13,7 @@ use onbeat_model::policy::{CORE, Server};
 use onbeat_model::protocol::{self, Holder, Refusal, Request, Reserve, Response};
 use onbeat_model::rank::{Rank, Servers};
 use onbeat_model::taskset::{Portion, VALUE};
-use onbeat_model::units::{Fraction, HOUR, format_duration};
+use onbeat_model::units::{Fraction, format_duration};
 
 use crate::engine::Engine;
 use crate::limits;

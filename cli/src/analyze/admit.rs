@@ -63,8 +63,10 @@ pub fn admit(set: &TaskSet, policy: &Policy) -> Result<Admitted> {
         let asked: Vec<Item> = items(set, &machine).into_iter().filter(here).collect();
         let mut admission = Admission::new(machine);
         for item in asked {
-            let answer =
-                admission.admit(item.id, &item.demand).map_err(|refusal| refusal.to_string());
+            let answer = admission.admit(item.id, &item.demand).map_err(|mut refusal| {
+                refusal.nearest = refusal.nearest.rounded();
+                refusal.to_string()
+            });
             let answer = match answer {
                 Ok(at) if !item.holds(&at) => {
                     admission.release(item.id);

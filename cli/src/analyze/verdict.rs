@@ -123,7 +123,17 @@ impl Verdict {
                 && begin.elapsed() < PATIENCE
                 && By::Policy(policy).judge(set).fits == Fits::Yes
         };
-        let in_time = late.and_then(|(name, _)| {
+        let remedies = (!failed.is_empty()).then(|| remedies(set, &fits));
+        let none =
+            instead.is_empty() && remedies.as_ref().is_some_and(|found| words(found).is_empty());
+        let instead_on = none.then(|| least_cpus(set, &|set| others(set).is_some())).flatten();
+        let instead_on = instead_on.and_then(|cpus| Some((others(&with_cpus(set, cpus))?, cpus)));
+        // Where nobody is late, if that is not so or nothing else helps.
+        let asked = match none && instead_on.is_none() {
+            true => judged.first().map(|(name, _)| name),
+            false => late.map(|(name, _)| name),
+        };
+        let in_time = asked.and_then(|name| {
             let mut near: Vec<&'static CorePolicy> = CORE.iter().collect();
             // Each task on a CPU of its own, with the same rule if that will do.
             let rule = name.split_once('+').map(|(_, rule)| rule);
@@ -132,11 +142,6 @@ impl Verdict {
             });
             near.iter().find(never).map(|policy| policy.name)
         });
-        let remedies = (!failed.is_empty()).then(|| remedies(set, &fits));
-        let none =
-            instead.is_empty() && remedies.as_ref().is_some_and(|found| words(found).is_empty());
-        let instead_on = none.then(|| least_cpus(set, &|set| others(set).is_some())).flatten();
-        let instead_on = instead_on.and_then(|cpus| Some((others(&with_cpus(set, cpus))?, cpus)));
         Self {
             judged,
             not_covered: policies
@@ -161,8 +166,9 @@ impl Verdict {
 
     /// The verdict in one line, without an end.
     pub fn line(&self) -> String {
-        let change = || match self.changes() {
-            words if !words.is_empty() => words,
+        let change = || match (self.changes(), self.in_time) {
+            (words, _) if !words.is_empty() => words,
+            (_, Some(policy)) => format!("take {policy}, under which nobody is ever late"),
             _ => "no single budget, period, policy or number of CPUs that was tried makes it fit"
                 .into(),
         };

@@ -220,8 +220,8 @@ impl Auto {
             Ok(None) if !self.vain && self.failed.is_none() && self.begun.elapsed() >= IN_VAIN => {
                 self.vain = true;
                 complain!(
-                    "onbeat: {name} has no rhythm: {}; it goes on without a reservation until it has one (--period and \
-                     --budget reserve all the same)",
+                    "onbeat: {name} has no rhythm: {}; it goes on without a reservation until it has one. Busy CPUs \
+                     hide a rhythm: --period 40ms or --fps 25, whichever is its own, reserves from the beginning",
                     self.watcher.reason()
                 );
             }
@@ -304,7 +304,9 @@ impl Auto {
             (self.noted, self.exhausted) = (0, 0);
         }
         let new = (work.noted - self.noted).min(work.recent.len() as u32) as usize;
-        let jobs = &work.recent[work.recent.len() - new..];
+        // What it was in the midst of when it got its reservation counts with the job after that, as one.
+        let first = usize::from(self.noted == 0 && work.noted as usize <= work.recent.len());
+        let jobs = &work.recent[(work.recent.len() - new + first).min(work.recent.len())..];
         self.needs.note(jobs);
         let exhausted = work.record.exhaustions.saturating_sub(self.exhausted);
         (self.noted, self.exhausted) = (work.noted, work.record.exhaustions);

@@ -6,6 +6,10 @@ use serde::Serialize;
 
 /// Jobs that are kept, at most.
 const MOST: usize = 4_000_000;
+/// What is to be reserved for jobs to come is so much more than was enough for those that were.
+const MARGIN: f64 = 1.1;
+/// Per cent of a CPU beside the best-effort share: more is not to be had.
+pub const MOST_PERCENT: u64 = 95;
 /// The greatest job counts unless it is so much above what is enough for 99 of 100.
 const OUTLIER: f64 = 1.5;
 
@@ -53,9 +57,11 @@ impl Summary {
         if self.max_ns as f64 <= OUTLIER * self.p99_ns as f64 { self.max_ns } else { self.p99_ns }
     }
 
-    /// The options that say so, for a period of so many ns: whole per cent, rounded up.
+    /// The options that reserve a tenth more, for a period of so many ns: whole per cent, rounded up, as much as a CPU
+    /// offers at most.
     pub fn options(&self, period: u64) -> String {
-        let percent = (100 * self.enough()).div_ceil(period.max(1)).clamp(1, 100);
+        let wanted = (MARGIN * self.enough() as f64) as u64;
+        let percent = (100 * wanted).div_ceil(period.max(1)).clamp(1, MOST_PERCENT);
         format!("--period {} --budget {percent}%", format_duration(period))
     }
 }
@@ -83,6 +89,8 @@ mod tests {
     fn enough_is_the_greatest_job_but_not_one_far_beyond_all_others() {
         let of = |max_ns| Summary { jobs: 1000, p50_ns: 8 * MS, p99_ns: 10 * MS, max_ns };
         assert_eq!((of(14 * MS).enough(), of(16 * MS).enough()), (14 * MS, 10 * MS));
-        assert_eq!(of(14 * MS).options(41_700_000), "--period 41.7ms --budget 34%");
+        assert_eq!(of(14 * MS).options(41_700_000), "--period 41.7ms --budget 37%");
+        // No more than a CPU offers.
+        assert_eq!(of(14 * MS).options(15 * MS), "--period 15ms --budget 95%");
     }
 }

@@ -12,7 +12,7 @@ use onbeat_model::protocol;
 use onbeat_model::units::format_duration;
 use serde::Serialize;
 
-use super::needs::Summary;
+use super::needs::{MOST_PERCENT, Summary};
 use crate::output::print;
 
 /// What a program got, for people and programs.
@@ -41,6 +41,7 @@ struct Report<'a> {
     cpu_time_ns: u64,
     donated_ns: u64,
     received_ns: u64,
+    slack_ns: u64,
     exit_status: u8,
     /// Of a program that was measured.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -145,6 +146,7 @@ impl<'a> Report<'a> {
             cpu_time_ns: got.consumed_ns,
             donated_ns: got.donated_ns,
             received_ns: got.received_ns,
+            slack_ns: got.slack_ns,
             exit_status,
             measured: needs.map(|needs| Measured {
                 needs,
@@ -196,6 +198,9 @@ impl std::fmt::Display for Report<'_> {
             let (given, got) = (s(self.donated_ns), s(self.received_ns));
             write!(f, "; {given} left over to others, {got} received from others")?;
         }
+        if self.slack_ns > 0 {
+            write!(f, "; {} of it beyond the budget, of slack", s(self.slack_ns))?;
+        }
         writeln!(f)?;
         let Some(Measured { needs, enough_ns, .. }) = &self.measured else { return Ok(()) };
         let (p50, p99, max) = (ms(needs.p50_ns), ms(needs.p99_ns), ms(needs.max_ns));
@@ -204,7 +209,12 @@ impl std::fmt::Display for Report<'_> {
             "  measured   {} periods' work: half of them took {p50}, 99% at most {p99}, all at most {max}",
             needs.jobs
         )?;
-        writeln!(f, "  enough     {} every {}", ms(*enough_ns), format_duration(self.period_ns))
+        let much = match *enough_ns * 100 > MOST_PERCENT * self.period_ns {
+            true => format!(": more than the {MOST_PERCENT}% of a CPU that can be reserved"),
+            false => String::new(),
+        };
+        let period = format_duration(self.period_ns);
+        writeln!(f, "  enough     {} every {period}{much}", ms(*enough_ns))
     }
 }
 

@@ -115,9 +115,7 @@ impl<E: Engine, S: System> Book<E, S> {
     /// Values that would fit are rounded to what people like to read, on the side that fits.
     pub(super) fn refuse(&mut self, mut refusal: Refusal) -> Response {
         self.refused += 1;
-        let nearest = &mut refusal.nearest;
-        nearest.budget_ns = nearest.budget_ns.map(|b| b / grain(b) * grain(b));
-        nearest.period_ns = nearest.period_ns.map(|p| p.next_multiple_of(grain(p)).min(HOUR));
+        refusal.nearest = refusal.nearest.rounded();
         Response::Refused(refusal)
     }
 
@@ -405,12 +403,6 @@ impl<E: Engine, S: System> Book<E, S> {
         }
         (joined, left_out.len())
     }
-}
-
-/// What a time is rounded to for people: to three digits, or to four if these say it exactly.
-pub(super) fn grain(ns: u64) -> u64 {
-    let digit = |n: u32| 10_u64.pow((ns.max(1).ilog10() + 1).saturating_sub(n));
-    if ns.is_multiple_of(digit(4)) { digit(4) } else { digit(3) }
 }
 
 /// Whether a process acts as who asks and nobody else.

@@ -5,7 +5,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::units::{Fraction, clip, format_duration, format_percent};
+use crate::units::{Fraction, HOUR, clip, format_duration, format_percent};
 
 /// How the paragraph of a [`Refusal`] begins: who sees only the output of a program knows it by that.
 pub const DOES_NOT_FIT: &str = "the reservation does not fit";
@@ -48,6 +48,22 @@ pub struct Nearest {
     pub budget_ns: Option<u64>,
     /// Shortest period with the budget asked for, ns.
     pub period_ns: Option<u64>,
+}
+
+impl Nearest {
+    /// The same, rounded to what people like to read, on the side that fits.
+    pub fn rounded(self) -> Self {
+        Self {
+            budget_ns: self.budget_ns.map(|b| b / grain(b) * grain(b)),
+            period_ns: self.period_ns.map(|p| p.next_multiple_of(grain(p)).min(HOUR)),
+        }
+    }
+}
+
+/// What a time is rounded to for people: to three digits, or to four if these say it exactly.
+fn grain(ns: u64) -> u64 {
+    let digit = |n: u32| 10_u64.pow((ns.max(1).ilog10() + 1).saturating_sub(n));
+    if ns.is_multiple_of(digit(4)) { digit(4) } else { digit(3) }
 }
 
 impl fmt::Display for Refusal {
