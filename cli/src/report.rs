@@ -20,8 +20,8 @@ use crate::results::{NO_RESULTS, Results, claims_beside, join};
 #[derive(Debug, Args)]
 #[command(before_help = "Example: onbeat sim system.toml --json >sim.json; onbeat report sim.json")]
 pub struct Options {
-    /// Files with JSON results, of several task sets or of --repeat, too; those of one task set in several worlds are
-    /// shown side by side
+    /// Files with JSON results, of several task sets or of --repeat, too (`-`: standard input); those of one task set in
+    /// several worlds are shown side by side
     #[arg(required = true, value_name = "RESULTS.json")]
     files: Vec<PathBuf>,
     /// Write a report that opens in a browser
@@ -44,7 +44,10 @@ const MOST_BYTES: u64 = 256 << 20;
 /// A whole file of results.
 fn read(file: &Path) -> Result<String> {
     let mut bytes = Vec::new();
-    let open = fs::File::open(file).context("cannot be read; check the path")?;
+    let open: Box<dyn Read> = match file.to_str() {
+        Some("-") => Box::new(io::stdin()),
+        _ => Box::new(fs::File::open(file).context("cannot be read; check the path")?),
+    };
     open.take(MOST_BYTES + 1).read_to_end(&mut bytes).context("cannot be read")?;
     let what = "is no result; give it what `onbeat sim` or `onbeat lab` printed with --json";
     anyhow::ensure!(bytes.len() as u64 <= MOST_BYTES, "{what}");
@@ -65,6 +68,7 @@ fn load(file: &Path) -> Result<Vec<Kept>> {
     let mut all = Vec::new();
     for object in serde_json::Deserializer::from_str(&text).into_iter() {
         let object: Value = object.context(NO_RESULTS)?;
+        ensure!(object.is_object(), NO_RESULTS);
         all.push(match object.get("repetitions") {
             Some(_) => Kept::Means(Box::new(serde_json::from_value(object).context(NO_RESULTS)?)),
             None => Kept::Runs(Box::new(Results::from_json(object)?)),
