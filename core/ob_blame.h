@@ -12,10 +12,13 @@
 /* Between two of best effort, or of one server, there is so little time that they are one, ns. */
 #define OB_STRETCH_GAP 200000ULL
 
+/* Less made no job late: changing over takes up to 100 us on the lab's slow CPUs, ns. */
+#define OB_BLAME_LEAST 200000ULL
+
 /* What ran on `c` for `sv`, or as best effort, leaves it. */
 OB_INLINE void ob_blame_leaves(ob_cpu_p c, ob_server_p sv, u64 now)
 {
-	u64 from = c->came;
+	u64 from = now ? c->came : 0;
 	u32 had = sv && !sv->draws ? sv->id : OB_NONE;
 	ob_stretch_p last = &c->past[c->stretches % OB_STRETCHES];
 
@@ -47,8 +50,8 @@ OB_INLINE void ob_blame_begin(ob_server_p sv)
 /* `sv` wakes in the midst of a job. */
 OB_INLINE void ob_blame_slept(ob_server_p sv, u64 now)
 {
-	if (now > sv->served)
-		sv->lost[OB_CAUSE_BLOCKED] += now - sv->served;
+	if (now > sv->waits)
+		sv->lost[OB_CAUSE_BLOCKED] += now - sv->waits;
 }
 
 /* `sv` has waited since `from`, on `c` in the end. */
@@ -80,15 +83,15 @@ OB_FN void ob_blame_wait(ob_cpu_p c OB_ARG, ob_server_p sv OB_ARG, u64 from, u64
 /* A thread of `sv` begins to run on `c`; if no other does, it has waited. */
 OB_INLINE void ob_blame_waited(ob_cpu_p c, ob_server_p sv, u64 now)
 {
-	if (!sv->running && now > sv->served)
-		ob_blame_wait(c, sv, sv->served, now);
+	if (!sv->running && now > sv->waits)
+		ob_blame_wait(c, sv, sv->waits, now);
 }
 
 /* The job of `sv` that ends is late; an owed one not for its budget. */
 OB_FN void ob_blame_late(ob_server_p sv OB_ARG, int owed)
 {
 	u32 cause = OB_CAUSE_UNKNOWN, i;
-	u64 most = 0;
+	u64 most = OB_BLAME_LEAST;
 
 	if (!owed && (sv->dry || sv->consumed - sv->begun > sv->budget)) {
 		cause = OB_CAUSE_BUDGET;

@@ -18,7 +18,9 @@ OB_INLINE void ob_budget_enforce(ob_p ob, ob_server_p sv, u64 now)
 		return;
 	}
 	sv->exhaustions++;
-	sv->dry = 1;
+	/* One that is split has used up a part only, or all. */
+	if (!ob_place_moves(sv) || ob_place_rests_until(sv))
+		sv->dry = 1;
 	ob_emit(ob, now, OB_KC(OB_EV_EXHAUST, OB_NONE), OB_TS(OB_NONE, sv->id), 0, sv->s);
 	sv->urgent = 0;
 	ob_policy_exhausted(ob, sv, now);

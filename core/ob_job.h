@@ -52,6 +52,8 @@ OB_FN void ob_server_wake(ob_p ob OB_ARG, ob_server_p sv OB_ARG, u64 now)
 			return;
 		ob_server_charge(sv, now);
 		sv->release = now;
+		sv->begun = sv->consumed;
+		ob_blame_begin(sv);
 		ob_policy_release(ob, sv, now);
 		ob_server_requeue(ob, sv);
 		return;
@@ -148,6 +150,7 @@ OB_INLINE void ob_server_rouse(ob_p ob, ob_server_p sv, u64 now)
 	if (sv->state)
 		ob_blame_slept(sv, now);
 	sv->served = now;
+	sv->waits = now;
 	ob_order_stale(sv);
 	if (sv->state)
 		ob_server_wake(ob, sv, now);

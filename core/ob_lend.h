@@ -40,13 +40,13 @@ OB_FN void ob_lend_exhausted(ob_p ob OB_ARG, ob_server_p sv OB_ARG, u64 now)
 		ob_spend(ob, sv, now);
 		return;
 	}
-	ob_place_renew(ob, sv, now);
+	ob_place_renew_near(ob, sv, now);
 }
 
 /* The deadline of a spent server has come: the next budget. */
 OB_FN void ob_lend_replenished(ob_p ob OB_ARG, ob_server_p sv OB_ARG, u64 now)
 {
-	ob_place_renew(ob, sv, now);
+	ob_place_renew_near(ob, sv, now);
 	/* An alarm that came late must not leave a deadline in the past behind. */
 	if (sv->s <= now) {
 		sv->shift = 0;

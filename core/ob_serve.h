@@ -65,6 +65,7 @@ OB_INLINE void ob_server_stops(ob_p ob, ob_server_p sv, u64 now)
 {
 	ob_server_charge(sv, now);
 	sv->running--;
+	sv->waits = now;
 	if (sv->purse)
 		ob_purse_run(sv->purse, (u32)-1, now);
 	if (sv->urgent || sv->soon)

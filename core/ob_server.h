@@ -84,6 +84,7 @@ OB_FN u64 ob_purse_stops(ob_p ob OB_ARG, ob_server_p sv OB_ARG, u64 now)
 		return 0;
 	ob_server_charge(sv, now);
 	sv->broke = 1;
+	sv->dry = 1;
 	ob_server_throttle(ob, sv, now, until);
 	ob_server_requeue(ob, sv);
 	return 1;

@@ -202,6 +202,7 @@ struct ob_server {
 	 * at a stretch behind a reservation, and which; of all late jobs how many for each cause,
 	 * and behind which reservation the last of those was. */
 	u32 behind;
+	u64 waits; /* when it ran last, or else woke */
 	u64 lost[OB_CAUSES];
 	u64 longest;
 	u32 late_for[OB_CAUSES];

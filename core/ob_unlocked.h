@@ -8,6 +8,8 @@
  * - `other`, `started`, `vtime` of a CPU: that CPU's, with or without the lock; `started` also who
  *   has the lock, while it runs a reservation. Others read them once (OB_READ) and may get an old
  *   answer: a guess.
+ * - `came`, `past`, `stretches` of a CPU: likewise. Nothing is decided by them (ob_blame.h), so who
+ *   stops a thread that has left its CPU already may spoil a stretch there.
  * - vtime, used, burst, due, expires, beat, interval, varies, aim, until, heard, ran, told, awake,
  * picked, cpu of a thread that is unreserved and claimed: the CPU's that has it (the kernel lets
  * one at a time). Otherwise, and all else of a thread always: of who has the lock.

@@ -9,7 +9,7 @@ const SERVERS: &str = "../core/policies/registry.h";
 const OTHERS: &str = "../core/others/registry.h";
 
 /// Header, macro, its name here, type and meaning.
-const NUMBERS: [[&str; 5]; 10] = [
+const NUMBERS: [[&str; 5]; 11] = [
     ["../core/ob_terms.h", "OB_MAX_CPUS", "CPUS", "u32", "CPUs of one machine."],
     [
         "../core/ob_terms.h",
@@ -42,6 +42,13 @@ const NUMBERS: [[&str; 5]; 10] = [
         "SHARE_QUANTUM",
         "u64",
         "How much of its share best effort is served at a time, ns.",
+    ],
+    [
+        "../core/place/registry.h",
+        "OB_LATE_ISOLATED",
+        "LATE_ISOLATED",
+        "u64",
+        "Who is later under an order and a policy that isolate begins anew, ns.",
     ],
     [
         "../core/orders/laxity.h",

@@ -34,11 +34,11 @@ use ship::{Cargo, Programs};
 /// Exit status when the lab itself failed and not the command in it.
 const LAB_FAILED: u8 = 125;
 
-/// Run a task set, or any program, on a stock Linux kernel in deterministic virtual time
 /// Options that mean something only where task sets are played.
 const OF_SETS: [&str; 8] =
     ["json", "html", "trace", "detail", "strict", "repeat", "duration", "jobs"];
 
+/// Run a task set, or any program, on a stock Linux kernel in deterministic virtual time
 #[derive(Debug, Args)]
 #[command(before_help = "Example: onbeat lab experiments/kato-11.toml --html report.html")]
 pub struct Options {

@@ -20,8 +20,8 @@ use crate::results::{NO_RESULTS, Results, claims_beside, join};
 #[derive(Debug, Args)]
 #[command(before_help = "Example: onbeat sim system.toml --json >sim.json; onbeat report sim.json")]
 pub struct Options {
-    /// Files with JSON results, of several task sets or of --repeat, too (`-`: standard input); those of one task set in
-    /// several worlds are shown side by side
+    /// Files with JSON results, of several task sets or of --repeat, too (`-`: standard input); those of one task set
+    /// in several worlds are shown side by side
     #[arg(required = true, value_name = "RESULTS.json")]
     files: Vec<PathBuf>,
     /// Write a report that opens in a browser

@@ -71,6 +71,24 @@ OB_INLINE int ob_order_laxity(ob_server_p sv)
 #undef X
 }
 
+/* Whether hard ones go before soft ones in it. */
+OB_INLINE int ob_order_ranks(ob_server_p sv)
+{
+#define X(NAME, prefix, name, deadlines, laxity, chooses, ranks, isolates, about) \
+	| (u32)(ranks) << OB_ORDER_##NAME
+	return (0 OB_ORDERS(X)) >> sv->order & 1;
+#undef X
+}
+
+/* On how many CPUs of one queue it isolates, as in the table. */
+OB_INLINE u32 ob_order_isolates(ob_server_p sv)
+{
+#define X(NAME, prefix, name, deadlines, laxity, chooses, ranks, isolates, about) \
+	| (u32)(isolates) << 2 * OB_ORDER_##NAME
+	return (0 OB_ORDERS(X)) >> 2 * sv->order & 3;
+#undef X
+}
+
 /* The orders that choose, a bit each. */
 #define X(NAME, prefix, name, deadlines, laxity, chooses, ranks, isolates, about) \
 	| (u32)(chooses) << OB_ORDER_##NAME

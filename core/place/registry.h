@@ -141,11 +141,37 @@ OB_FN void ob_place_count(ob_p ob OB_ARG, ob_server_p sv OB_ARG, u32 by)
 	}
 }
 
+/* Who is later than that, ns, is so for another reason than those who share its queue: a higher
+ * class has had the CPUs, some have gone, or its threads were bound to one that could not do it. */
+#define OB_LATE_MOST 10000000000ULL
+/* The same where nobody should be late: some times what best effort's quanta and EDZL bring. */
+#define OB_LATE_ISOLATED 5000000ULL
+
+/* How late a server of this order may be and keep its deadline. It then goes before who is not, so
+ * that it makes up for what it has missed: without that lateness has no bound. */
+OB_INLINE u64 ob_place_keeps(ob_server_p sv)
+{
+	u64 cpus = sv->domain->cpus;
+
+	if (ob_order_ranks(sv) || ob_order_isolates(sv) < (cpus & (cpus - 1) ? 2 : 1))
+		return OB_LATE_MOST;
+	return OB_LATE_ISOLATED;
+}
+
 /* The budget is used up: the next one, as long as there is no wait for it. */
 OB_FN void ob_place_renew(ob_p ob OB_ARG, ob_server_p sv OB_ARG, u64 now)
 {
 	while (sv->e <= 0 && !ob_place_waits(sv) && OB_LOOP)
 		ob_place_next(ob, sv, now);
+}
+
+/* The same under a policy that isolates: who is too late begins anew, lest it make up for all of
+ * that at the expense of others. */
+OB_FN void ob_place_renew_near(ob_p ob OB_ARG, ob_server_p sv OB_ARG, u64 now)
+{
+	ob_place_renew(ob, sv, now);
+	if (sv->s + OB_LATE_ISOLATED <= now && sv->s + ob_place_keeps(sv) <= now)
+		ob_place_late(ob, sv, now);
 }
 
 #endif

@@ -12,7 +12,7 @@ OB_INLINE void ob_cbs_release(ob_p ob, ob_server_p sv, u64 now)
 
 OB_INLINE void ob_cbs_exhausted(ob_p ob, ob_server_p sv, u64 now)
 {
-	ob_place_renew(ob, sv, now);
+	ob_place_renew_near(ob, sv, now);
 }
 
 OB_INLINE void ob_cbs_completed(ob_p ob, ob_server_p sv, u64 now)

@@ -3,12 +3,8 @@
  * Hard constant bandwidth server (Abeni and Buttazzo 2004, "hard reservation"; Kato, Ishikawa and
  * Rajkumar, "CPU scheduling and memory management for interactive real-time applications", section
  * 7, "CBS variants"): a server that used up its budget waits for the next period, so it gets Q in
- * every P and never more.
+ * every P and no more; one that others made late makes up for that (ob_place_keeps).
  */
-
-/* Who is late by more, ns, is so for another reason than those who share its queue: CPUs have gone,
- * or a higher class has taken them. Its deadlines begin anew, lest it make up for all of that. */
-#define OB_HARD_LATE 10000000000ULL
 
 OB_INLINE void ob_cbs_hard_release(ob_p ob, ob_server_p sv, u64 now)
 {
@@ -31,9 +27,9 @@ OB_INLINE void ob_cbs_hard_completed(ob_p ob, ob_server_p sv, u64 now)
 
 OB_INLINE void ob_cbs_hard_replenished(ob_p ob, ob_server_p sv, u64 now)
 {
-	ob_place_renew(ob, sv, now);
-	/* A late one that keeps its deadline catches up: without that there is no bound. Who
-	 * chooses drops what is late. */
-	if (sv->s + OB_HARD_LATE <= now || ob_order_chooses(sv))
+	ob_place_renew_near(ob, sv, now);
+	/* Who chooses drops what is late; and no two windows of one that is split are nearer to
+	 * each other than its CPUs were tested for. */
+	if (ob_order_chooses(sv) || ob_place_moves(sv))
 		ob_place_late(ob, sv, now);
 }

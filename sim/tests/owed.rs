@@ -182,11 +182,25 @@ proptest! {
 
 #[test]
 fn the_core_blames_late_jobs_on_what_the_events_tell_in_nine_of_ten() {
+    let numbers = [
+        ffi::OB_CAUSE_BUDGET,
+        ffi::OB_CAUSE_BLOCKED,
+        ffi::OB_CAUSE_RESERVATION,
+        ffi::OB_CAUSE_BEST_EFFORT,
+        ffi::OB_CAUSE_REAL_TIME,
+        ffi::OB_CAUSE_UNKNOWN,
+    ];
+    let names = numbers.map(|number| Cause::OF_CORE[number as usize].words());
     assert_eq!(
-        [ffi::OB_CAUSE_BUDGET, ffi::OB_CAUSE_RESERVATION, ffi::OB_CAUSE_UNKNOWN]
-            .map(|n| n as usize),
-        [Cause::Budget, Cause::Reservation, Cause::Unknown]
-            .map(|cause| Cause::OF_CORE.iter().position(|c| *c == cause).unwrap()),
+        names,
+        [
+            "budget spent",
+            "blocked on its own",
+            "another reservation",
+            "best effort",
+            "real-time class",
+            "not known"
+        ]
     );
     let mut runner = TestRunner::deterministic();
     let (mut told, mut alike) = (BTreeMap::new(), BTreeMap::new());

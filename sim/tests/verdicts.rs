@@ -10,23 +10,28 @@ use onbeat_model::policy::Policy;
 use onbeat_model::taskset::TaskSet;
 use proptest::prelude::*;
 
+/// Of tasks, us.
+const PERIODS: [u64; 10] =
+    [1_000, 2_000, 5_000, 10_000, 16_700, 20_000, 33_300, 197_000, 200_000, 1_000_000];
+
 /// Time beyond which a wait of several threads or a rounding is no lateness, ms.
 const GRAIN: f64 = 0.000_1;
 
-/// Tasks, each with its period and the parts of it, in percents, that are its deadline and budget; shares of what
-/// best effort leaves.
+/// Tasks, each with its period, the part of it, in per cent, that is its deadline, its weight in what is filled of what
+/// best effort leaves, in per cent, and its first release, in hundredths of the period.
 #[derive(Debug, Clone)]
 struct Draft {
     cpus: u32,
     fill: u64,
-    tasks: Vec<(usize, u64, u64)>,
+    tasks: Vec<(usize, u64, u64, u64)>,
 }
 
 fn draft() -> impl Strategy<Value = Draft> {
     let task = (
-        prop_oneof![1 => 0..2usize, 1 => 0..7usize],
+        prop_oneof![1 => 0..2usize, 1 => 0..10usize, 1 => 7..10usize],
         prop_oneof![4 => Just(100u64), 1 => 50..100u64],
         15..95u64,
+        prop_oneof![1 => Just(0u64), 1 => 0..100u64],
     );
     (1..3u32, prop_oneof![1 => 30..90u64, 3 => 94..101u64], proptest::collection::vec(task, 2..6))
         .prop_map(|(cpus, fill, tasks)| Draft { cpus, fill, tasks })
@@ -39,16 +44,17 @@ impl Draft {
             "cpus = {}\nduration = \"{duration}\"\npolicies = [\"{policy}\"]\nbest_effort = {{ count = 2 }}\n",
             self.cpus
         );
-        for (i, (period, deadline, weight)) in self.tasks.iter().enumerate() {
-            let period = [1_000, 2_000, 5_000, 10_000, 16_700, 20_000, 33_300][*period];
+        for (i, (period, deadline, weight, offset)) in self.tasks.iter().enumerate() {
+            let period = PERIODS[*period];
             let most = 95 * period * deadline / 10_000;
             let budget = (u64::from(self.cpus) * 95 * period / 100 * self.fill / 100 * weight
                 / weights)
                 .clamp(50, most);
             text += &format!(
-                "[[task]]\nname = \"t{i}\"\nperiod = \"{period}us\"\ndeadline = \"{}us\"\nbudget = \"{budget}us\"\n\
+                "[[task]]\nname = \"t{i}\"\nperiod = \"{period}us\"\ndeadline = \"{}us\"\noffset = \"{}us\"\nbudget = \"{budget}us\"\n\
                  work = {{ constant = \"{budget}us\" }}\n",
-                period * deadline / 100
+                period * deadline / 100,
+                period * offset / 100
             );
         }
         TaskSet::from_bytes(text.as_bytes(), Path::new("set.toml")).expect("a set")

@@ -119,9 +119,12 @@ impl Queue<'_> {
     /// By how much best effort's share can delay a job beyond what its CPU time takes, ns: where it is no task in
     /// deadline order among others that keep to their budgets.
     fn delay(&self) -> u64 {
-        let apart =
-            !self.policy.order.key.goes_by_deadlines() || self.policy.server == Server::None;
-        if apart && !self.share().is_zero() { SHARE_QUANTUM } else { 0 }
+        let blackout = edf::supply(self.share()).blackout;
+        match self.policy.order.key.goes_by_deadlines() {
+            false => blackout,
+            true if self.policy.server == Server::None => blackout.min(SHARE_QUANTUM),
+            true => 0,
+        }
     }
 
     /// What is said of each task.
@@ -270,6 +273,12 @@ impl Queue<'_> {
     }
 
     fn fixed_on_several(&self) -> Answer {
+        // As under EDF (edf_on_several).
+        if !self.share().is_zero() {
+            return Err(Said::Unknown(
+                "no test of global fixed priorities counts best effort's quanta, which are bound to CPUs".into(),
+            ));
+        }
         let m = self.cpus.count_ones() as usize;
         let (order, levels) = self.levels();
         let all = self.served(&self.scaled(), 1);

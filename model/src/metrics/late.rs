@@ -273,9 +273,12 @@ fn why(
             *spent.others.entry(by).or_default() += inherited;
         }
     }
-    let other = |(cause, ns): (&Cause, &u64)| *cause != Cause::Budget && *ns > 0;
-    if owed && spent.causes.iter().any(other) {
-        spent.causes.remove(&Cause::Budget);
+    if owed {
+        let others = spent.causes.iter().filter(|(cause, _)| **cause != Cause::Budget);
+        let others: u64 = others.map(|(_, ns)| ns).sum();
+        if others >= end.saturating_sub(job.deadline) {
+            spent.causes.remove(&Cause::Budget);
+        }
     }
     let most = spent.causes.iter().filter(|(_, ns)| **ns > 0);
     let cause =

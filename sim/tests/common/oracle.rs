@@ -2,6 +2,7 @@
 //! Scheduling written down as naively as can be: time goes step by step, and in every step the
 //! first m ready jobs run. Shares no code and no idea with the core.
 
+use onbeat_model::numbers;
 use onbeat_model::policy::{CorePolicy, Key, Server};
 
 use super::{Case, STEP, domain_of, domains};
@@ -33,6 +34,10 @@ pub fn finishes(case: &Case, policy: &CorePolicy) -> Vec<Vec<u64>> {
     };
     let mut jobs: Vec<Job> = case.tasks.iter().map(new).collect();
     let mut ends = vec![Vec::new(); case.tasks.len()];
+    // Where nobody should be late it is 5 ms, else 10 s.
+    let alone = domains(policy.order, case.cpus) == case.cpus;
+    let isolates = matches!(policy.order.key, Key::Edzl) || policy.order.key == Key::Edf && alone;
+    let late = if isolates { numbers::LATE_ISOLATED as i128 } else { 10_000_000_000 };
     for now in (0..case.most as i128).step_by(STEP as usize) {
         for (task, job) in case.tasks.iter().zip(&mut jobs) {
             let (q, p, d) =
@@ -55,19 +60,20 @@ pub fn finishes(case: &Case, policy: &CorePolicy) -> Vec<Vec<u64>> {
             if !job.awake {
                 continue;
             }
+            let mut renewed = false;
             if job.e <= 0 && policy.server == Server::Cbs {
-                (job.e, job.s) = (job.e + q, job.s + p);
+                (job.e, job.s, renewed) = (job.e + q, job.s + p, true);
             }
             if job.e <= 0 && policy.server == Server::CbsHard && job.until.is_none() {
                 job.until = Some(job.s - d + p);
             }
             if job.until.is_some_and(|until| until <= now) {
                 job.until = None;
-                (job.e, job.s) = (job.e + q, job.s + p);
-                // In overload that deadline may have passed as well; orders that rank keep it.
-                if job.s <= now && !policy.order.key.ranks() {
-                    (job.e, job.s) = (q, now + d);
-                }
+                (job.e, job.s, renewed) = (job.e + q, job.s + p, true);
+            }
+            // In overload that deadline may have passed as well. Who is too late begins anew.
+            if renewed && job.s + late <= now {
+                (job.e, job.s) = (q, now + d);
             }
         }
         for i in chosen(case, policy, &jobs) {

@@ -2,9 +2,9 @@
 //! Queues in the order of deadlines, EDF and EDZL: who is in time, and how late others are.
 
 use num_traits::Zero;
-use onbeat_model::numbers::{LAXITY_MARGIN, SHARE_QUANTUM};
+use onbeat_model::numbers::{LATE_ISOLATED, LAXITY_MARGIN, SHARE_QUANTUM};
 use onbeat_model::policy::Server;
-use onbeat_model::units::Fraction;
+use onbeat_model::units::{Fraction, format_duration};
 
 use super::{Answer, Asked, Queue, Said};
 use crate::global::{gel, tardiness, tardiness::Supply, union};
@@ -70,6 +70,13 @@ impl Queue<'_> {
         }
         let late = least_late(&served, unit)
             .ok_or_else(|| Said::Unknown("EDF gives no bound within reach".into()))?;
+        let most = LATE_ISOLATED.saturating_mul(unit);
+        if late > most && self.policy.server.isolates() {
+            return Err(Said::Unknown(format!(
+                "a server that is later than {} begins anew, so lateness has no bound",
+                format_duration(LATE_ISOLATED)
+            )));
+        }
         if late > 0 && self.policy.order.key.heeds_laxity() {
             let why = "EDF alone would be late, and no test of EDZL on one CPU says more";
             return Err(Said::Unknown(why.into()));
@@ -91,18 +98,13 @@ impl Queue<'_> {
     pub(super) fn edf_on_several(&self) -> Answer {
         let m = self.cpus.count_ones() as usize;
         let (laxity, lends) = (self.policy.order.key.heeds_laxity(), self.policy.server.lends());
-        // Best effort's quanta are bound to their CPUs, and go first when they are due. Each CPU gives reservations
-        // (1 − σ)(l − 3 q) in a window of length l, so what the tests, which compare demand with windows up to the
-        // deadline D, accept with C/(1 − σ) and D − 3 q is in time.
-        let earlier = supply(self.share()).blackout.saturating_sub(self.delay());
-        let tighten = |one: &Delayed| Sporadic {
-            deadline: one.task.deadline.saturating_sub(earlier).max(1),
-            ..one.task
-        };
-        let tight: Vec<Sporadic> = self.served(&self.scaled(), 1).iter().map(tighten).collect();
+        let tight: Vec<Sporadic> =
+            self.served(&self.scaled(), 1).iter().map(|one| one.task).collect();
         // Where EDF is never late no job ever waits without laxity, else it could still take all its time and be late:
-        // so EDZL serves all as EDF does.
-        if !lends && union::any(&tight, m) == Verdict::Schedulable {
+        // so EDZL serves all as EDF does. No test counts best effort's quanta, which are bound to CPUs and go first when
+        // they are due: a job can pay for those of all CPUs, one after the other.
+        let whole = self.share().is_zero();
+        if !lends && whole && union::any(&tight, m) == Verdict::Schedulable {
             return self.in_time();
         }
         if lends && !laxity {
@@ -140,7 +142,7 @@ impl Queue<'_> {
 }
 
 /// What reservations have of a CPU: (1 − σ)(l − 3 q) in any window of length l (`edzl-tardiness.md`).
-fn supply(share: Fraction) -> Supply {
+pub(super) fn supply(share: Fraction) -> Supply {
     match share.is_zero() {
         true => Supply::WHOLE,
         false => Supply {

@@ -105,7 +105,8 @@ fn after_a_restart_it_has_what_fits_and_is_measured_on_and_has_more_once_there_i
     seat.works(10 * MS);
     seat.look(1);
     assert!(seat.budget() > Some(10 * MS), "{:?}", seat.budget());
-    assert_eq!(seat.auto.needs.summary().unwrap().jobs, 31);
+    // Without what it was in the midst of when it got its reservation.
+    assert_eq!(seat.auto.needs.summary().unwrap().jobs, 30);
 }
 
 #[test]
