@@ -141,13 +141,14 @@ OB_FN void ob_place_count(ob_p ob OB_ARG, ob_server_p sv OB_ARG, u32 by)
 	}
 }
 
-/* Who is later than that, ns, is so for another reason than those who share its queue: a higher
- * class has had the CPUs, some have gone, or its threads were bound to one that could not do it. */
+/* Whose next deadline, too, has been past for that long, ns, is late for another reason than those
+ * who share its queue: a higher class has had the CPUs, some have gone, or its threads were bound
+ * to one that could not do it. */
 #define OB_LATE_MOST 10000000000ULL
 /* The same where nobody should be late: some times what best effort's quanta and EDZL bring. */
 #define OB_LATE_ISOLATED 5000000ULL
 
-/* How late a server of this order may be and keep its deadline. It then goes before who is not, so
+/* How far past a server's next deadline may be which it keeps. It then goes before who is not, so
  * that it makes up for what it has missed: without that lateness has no bound. */
 OB_INLINE u64 ob_place_keeps(ob_server_p sv)
 {
