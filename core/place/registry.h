@@ -154,7 +154,9 @@ OB_INLINE u64 ob_place_keeps(ob_server_p sv)
 {
 	u64 cpus = sv->domain->cpus;
 
-	if (ob_order_ranks(sv) || ob_order_isolates(sv) < (cpus & (cpus - 1) ? 2 : 1))
+	/* Members wait for their group's budget. */
+	if (sv->domain->up || ob_order_ranks(sv) ||
+	    ob_order_isolates(sv) < (cpus & (cpus - 1) ? 2 : 1))
 		return OB_LATE_MOST;
 	return OB_LATE_ISOLATED;
 }
@@ -170,9 +172,11 @@ OB_FN void ob_place_renew(ob_p ob OB_ARG, ob_server_p sv OB_ARG, u64 now)
  * that at the expense of others. */
 OB_FN void ob_place_renew_near(ob_p ob OB_ARG, ob_server_p sv OB_ARG, u64 now)
 {
-	ob_place_renew(ob, sv, now);
-	if (sv->s + OB_LATE_ISOLATED <= now && sv->s + ob_place_keeps(sv) <= now)
+	u64 next = sv->s + sv->period;
+
+	if (next + OB_LATE_ISOLATED <= now && next + ob_place_keeps(sv) <= now)
 		ob_place_late(ob, sv, now);
+	ob_place_renew(ob, sv, now);
 }
 
 #endif

@@ -3,7 +3,8 @@
  * Hard constant bandwidth server (Abeni and Buttazzo 2004, "hard reservation"; Kato, Ishikawa and
  * Rajkumar, "CPU scheduling and memory management for interactive real-time applications", section
  * 7, "CBS variants"): a server that used up its budget waits for the next period, so it gets Q in
- * every P and no more; one that others made late makes up for that (ob_place_keeps).
+ * every P and no more; one that others made late may make up for that
+ * (ob_place_keeps).
  */
 
 OB_INLINE void ob_cbs_hard_release(ob_p ob, ob_server_p sv, u64 now)

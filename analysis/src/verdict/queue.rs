@@ -238,8 +238,10 @@ impl Queue<'_> {
     fn fixed_on_one(&self) -> Answer {
         let (order, levels) = self.levels();
         let (all, unit) = self.exact();
-        // These count from arrivals on.
-        let sorted: Vec<Delayed> = order.iter().map(|i| all[*i]).collect();
+        // These count from arrivals on. What best effort's share delays is a time in which others come as ever.
+        let apart = self.delay() * unit;
+        let one = |i: &usize| Delayed { blocking: all[*i].blocking + apart, ..all[*i] };
+        let sorted: Vec<Delayed> = order.iter().map(one).collect();
         let times = delayed::response_times(&sorted, &levels);
         let mut said: Vec<Option<Said>> = order.iter().map(|_| None).collect();
         for (i, time) in order.iter().zip(times) {
@@ -247,7 +249,7 @@ impl Queue<'_> {
             said[*i] = Some(match time {
                 Some(time) => {
                     let end = time.div_ceil(unit).saturating_sub(one.one.jitter);
-                    self.ends(one, end.saturating_add(self.delay()))
+                    self.ends(one, end)
                 }
                 None => Said::Unknown("its response time has no bound within reach".into()),
             });

@@ -2,9 +2,9 @@
 //! Queues in the order of deadlines, EDF and EDZL: who is in time, and how late others are.
 
 use num_traits::Zero;
-use onbeat_model::numbers::{LATE_ISOLATED, LAXITY_MARGIN, SHARE_QUANTUM};
+use onbeat_model::numbers::{LAXITY_MARGIN, SHARE_QUANTUM};
 use onbeat_model::policy::Server;
-use onbeat_model::units::{Fraction, format_duration};
+use onbeat_model::units::Fraction;
 
 use super::{Answer, Asked, Queue, Said};
 use crate::global::{gel, tardiness, tardiness::Supply, union};
@@ -59,6 +59,13 @@ impl Queue<'_> {
         let (exact, unit) = self.exact();
         let served = self.served(&exact, unit);
         if self.policy.server.lends() {
+            if self.share().is_zero() && self.set.best_effort.is_some() {
+                return Err(Said::Unknown(
+                    "without a share best effort's turns are at the expense of all, which no test of servers that lend \
+                     counts"
+                        .into(),
+                ));
+            }
             return match self.dense(&served) {
                 true => self.in_time(),
                 false => Err(Said::Unknown(format!(
@@ -70,12 +77,11 @@ impl Queue<'_> {
         }
         let late = least_late(&served, unit)
             .ok_or_else(|| Said::Unknown("EDF gives no bound within reach".into()))?;
-        let most = LATE_ISOLATED.saturating_mul(unit);
-        if late > most && self.policy.server.isolates() {
-            return Err(Said::Unknown(format!(
-                "a server that is later than {} begins anew, so lateness has no bound",
-                format_duration(LATE_ISOLATED)
-            )));
+        // Its quanta are a task in deadline order among those that are in time; and who is late for long begins anew.
+        if late > 0 && !self.share().is_zero() {
+            return Err(Said::Unknown(
+                "EDF would be late, and no test says by how much beside best effort's share".into(),
+            ));
         }
         if late > 0 && self.policy.order.key.heeds_laxity() {
             let why = "EDF alone would be late, and no test of EDZL on one CPU says more";
@@ -84,13 +90,19 @@ impl Queue<'_> {
         // Exact times of each only where they matter: jitter comes on top of them.
         let loose = self.policy.server == Server::None;
         let matter = loose || late > 0 || self.tasks.iter().any(|one| one.one.jitter > 0);
-        let plain = delayed::plain(&served).filter(|all| matter && all.len() <= TASKS_TIMED);
+        // Best effort's share is one more task, of a quantum (docs/decisions.md): others come as ever while it runs.
+        let raw: Vec<Delayed> = self.tasks.iter().map(|one| one.one).collect();
+        let mut whole = self.served(&raw, 1);
+        if !self.share().is_zero() {
+            let period = SHARE_QUANTUM * self.share().denom() / self.share().numer();
+            let task = Sporadic { wcet: SHARE_QUANTUM, deadline: period, period };
+            whole.push(Delayed { task, jitter: 0, blocking: 0 });
+        }
+        let plain = delayed::plain(&whole).filter(|all| matter && all.len() <= TASKS_TIMED);
         let times = plain.map_or(Vec::new(), |all| edf::response_times(&all));
-        // A quantum of best effort's may be due before a job that is alone.
-        let quantum = if self.share().is_zero() { 0 } else { SHARE_QUANTUM };
         self.each(|i| {
             let by_deadline = served[i].task.deadline.saturating_add(late).div_ceil(unit);
-            let time = times.get(i).copied().flatten().map(|time| time.div_ceil(unit) + quantum);
+            let time = times.get(i).copied().flatten();
             time.unwrap_or(by_deadline).min(by_deadline).saturating_add(self.delay())
         })
     }
