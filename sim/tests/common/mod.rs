@@ -12,7 +12,8 @@ pub mod shell;
 use std::fmt;
 
 use onbeat_model::event::{Event, EventKind};
-use onbeat_model::policy::{CORE, CorePolicy, Order};
+use onbeat_model::numbers;
+use onbeat_model::policy::{CORE, CorePolicy, Key, Order};
 use onbeat_model::taskset::Overheads;
 use onbeat_sim::{Core, Detail, Engine, Load, Reservation, SHARE_QUANTUM};
 use proptest::collection::vec;
@@ -102,6 +103,17 @@ pub fn domains(order: Order, cpus: u32) -> u32 {
 /// The queue that CPU `cpu` belongs to.
 pub fn domain_of(order: Order, cpus: u32, cpu: u32) -> u32 {
     cpu * domains(order, cpus) / cpus
+}
+
+/// How far past its next deadline (ns) a server may be that keeps its deadlines: 5 ms where nobody
+/// should be late, else 10 s.
+pub fn late_kept(policy: &CorePolicy, cpus: u32) -> u64 {
+    let alone = domains(policy.order, cpus) == cpus;
+    match policy.order.key {
+        Key::Edzl => numbers::LATE_ISOLATED,
+        Key::Edf if alone => numbers::LATE_ISOLATED,
+        _ => 10_000_000_000,
+    }
 }
 
 /// Plays `case` under `policy` without overheads.

@@ -2,10 +2,9 @@
 //! Scheduling written down as naively as can be: time goes step by step, and in every step the
 //! first m ready jobs run. Shares no code and no idea with the core.
 
-use onbeat_model::numbers;
 use onbeat_model::policy::{CorePolicy, Key, Server};
 
-use super::{Case, STEP, domain_of, domains};
+use super::{Case, STEP, domain_of, domains, late_kept};
 
 struct Job {
     /// Releases so far, and completions.
@@ -34,10 +33,7 @@ pub fn finishes(case: &Case, policy: &CorePolicy) -> Vec<Vec<u64>> {
     };
     let mut jobs: Vec<Job> = case.tasks.iter().map(new).collect();
     let mut ends = vec![Vec::new(); case.tasks.len()];
-    // Where nobody should be late it is 5 ms, else 10 s.
-    let alone = domains(policy.order, case.cpus) == case.cpus;
-    let isolates = matches!(policy.order.key, Key::Edzl) || policy.order.key == Key::Edf && alone;
-    let late = if isolates { numbers::LATE_ISOLATED as i128 } else { 10_000_000_000 };
+    let late = late_kept(policy, case.cpus) as i128;
     for now in (0..case.most as i128).step_by(STEP as usize) {
         for (task, job) in case.tasks.iter().zip(&mut jobs) {
             let (q, p, d) =

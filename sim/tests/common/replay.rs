@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use onbeat_model::event::{Event, EventKind, NONE};
 use onbeat_model::policy::{CorePolicy, Key, Server};
 
-use super::{Case, Played, domain_of, domains};
+use super::{Case, Played, domain_of, domains, late_kept};
 
 /// What is known of a task and its server at some moment.
 #[derive(Debug, Clone, Default)]
@@ -276,6 +276,8 @@ impl View<'_> {
         let (new, s) = (event.a as i64, event.b);
         let now = self.now;
         let enforces = self.enforces();
+        let anew = matches!(self.policy.server, Server::Cbs | Server::CbsHard);
+        let too_late = late_kept(self.policy, self.case.cpus);
         let t = &self.tasks[i];
         if (!t.active || task.marks) && !t.exhausted && s == now + d && new == q as i64 {
             let left = t.s.saturating_sub(now);
@@ -291,9 +293,16 @@ impl View<'_> {
             t.dropped += t.e;
             t.e = new;
         } else if self.policy.server == Server::CbsHard
+            && self.policy.order.key.chooses()
             && (t.s <= now, s, new) == (true, now + d, q as i64)
         {
-            // Overload: the deadline after a wait has passed already, and nothing is made up for.
+            // Who chooses drops what is late: nothing is made up for.
+            let t = &mut self.tasks[i];
+            t.dropped += t.e;
+            t.e = new;
+        } else if anew && t.exhausted && t.s + p + too_late <= now {
+            // Who is that late begins anew.
+            claim!(self, (s, new) == (now + d, q as i64), "{i}: {new} until {s} after {}", t.s);
             let t = &mut self.tasks[i];
             t.dropped += t.e;
             t.e = new;
