@@ -3,6 +3,8 @@
 //! up to date. The rules are those of `onbeat_model::auto`; here are the service, the clock and the words. Neither a
 //! refusal nor an end of the service is the end of that: it is asked again.
 
+mod trial;
+
 use std::ffi::OsString;
 use std::mem::discriminant;
 use std::path::PathBuf;
@@ -10,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use onbeat_client::{Error, Params, Service};
 use onbeat_kernel::limits::BUDGET_MIN;
-use onbeat_model::auto::watch::{Look, Pulse, Watcher};
+use onbeat_model::auto::watch::{Look, Pulse, Reason, Watcher};
 use onbeat_model::auto::{Controller, Seen};
 use onbeat_model::beat::Rhythm;
 use onbeat_model::units::format_duration;
@@ -21,6 +23,7 @@ use super::subject::Kin;
 use super::watch::Watch;
 use crate::guest::Signals;
 use crate::launch;
+use trial::Trials;
 
 /// How often it looks at the jobs of a program that has a reservation.
 pub const LOOK: Duration = Duration::from_nanos(onbeat_model::auto::LOOK);
@@ -28,8 +31,10 @@ pub const LOOK: Duration = Duration::from_nanos(onbeat_model::auto::LOOK);
 const LISTEN: Duration = Duration::from_millis(500);
 /// ... for another rhythm, or for one after a long time in vain or a refusal.
 const LISTEN_ON: Duration = Duration::from_secs(1);
-/// After so long in vain it says so.
+/// After so long in vain it says so, ...
 const IN_VAIN: Duration = Duration::from_secs(3);
+/// ... and after so long it gives a program that waits for CPUs a trial.
+const IN_VAIN_WAITING: Duration = Duration::from_secs(2);
 /// What did not fit is not asked for again within that, ...
 const FULL: Duration = Duration::from_secs(2);
 /// ... and what could not be changed at all not within that.
@@ -71,7 +76,10 @@ pub struct Auto {
     exhausted: u64,
     full: Option<Instant>,
     told: Option<(Instant, u64)>,
-    vain: bool,
+    /// Why it has none, once that was said.
+    vain: Option<Reason>,
+    /// Reservations to show its rhythm with.
+    trials: Trials,
     /// Why nothing could be reserved when it was tried last.
     failed: Option<Error>,
     /// When its budget could not be changed, if that was the case at the last try.
@@ -105,7 +113,8 @@ impl Auto {
             exhausted: 0,
             full: None,
             told: None,
-            vain: false,
+            vain: None,
+            trials: Trials::default(),
             failed: None,
             fixed: None,
             on_change,
@@ -118,6 +127,7 @@ impl Auto {
     /// The service cannot reserve anything of this period.
     pub fn begin(&mut self, pid: u32, name: &str) -> Result<(), Error> {
         self.kin.look(pid);
+        self.trials.note(0, self.kin.waited());
         let Some(period) = self.period else { return Ok(()) };
         let budget = (period as f64 * FIRST) as u64;
         self.reserve(pid, name, Pulse { period, budget })
@@ -143,8 +153,10 @@ impl Auto {
     pub fn why_nothing(&self) -> String {
         match &self.failed {
             Some(why) => why.to_string(),
-            None if !self.vain => "there was too little time to find its rhythm".into(),
-            None => format!("it has no rhythm: {}", self.watcher.reason()),
+            None => match self.vain {
+                None => "there was too little time to find its rhythm".into(),
+                Some(why) => format!("it has no rhythm: {why}"),
+            },
         }
     }
 
@@ -152,7 +164,7 @@ impl Auto {
     pub fn look(&mut self, pid: u32, name: &str, signals: &Signals) {
         match &mut self.state {
             State::Listening(_) => {
-                let long = self.vain || self.failed.is_some();
+                let long = (self.vain.is_some() || self.failed.is_some()) && !self.trials.is_on();
                 let wait = if long { LISTEN_ON } else { LISTEN };
                 if self.listened.elapsed() >= wait {
                     self.listen(pid, name);
@@ -186,14 +198,17 @@ impl Auto {
 
     /// What beats in the program now, and the look of the watcher.
     fn rhythms(&mut self, pid: u32) -> Result<Option<Pulse>, Error> {
-        let service = match &mut self.state {
-            State::Listening(service) => service.as_mut(),
-            State::Holding(watch, _) => watch.service.as_mut(),
+        let (service, listens) = match &mut self.state {
+            State::Listening(service) => (service.as_mut(), true),
+            State::Holding(watch, _) => (watch.service.as_mut(), false),
         };
         let Some(service) = service else { return Ok(None) };
         let elapsed = self.listened.elapsed().as_nanos() as u64;
         self.listened = Instant::now();
         let (kin, used) = self.kin.look(pid);
+        if listens {
+            self.trials.note(used, self.kin.waited());
+        }
         let (threads, _) = service.beats()?;
         let own = threads.iter().filter(|beat| kin.contains(&beat.pid));
         let rhythms: Vec<Rhythm> = own.map(|beat| beat.rhythm).collect();
@@ -213,17 +228,24 @@ impl Auto {
         }
         match self.rhythms(pid) {
             Ok(Some(pulse)) => {
+                self.end_trial();
                 if let Err(error) = self.reserve(pid, name, pulse) {
                     self.put_off(name, error);
                 }
             }
-            Ok(None) if !self.vain && self.failed.is_none() && self.begun.elapsed() >= IN_VAIN => {
-                self.vain = true;
-                complain!(
-                    "onbeat: {name} has no rhythm: {}; it goes on without a reservation until it has one. Busy CPUs \
-                     hide a rhythm: --period 40ms or --fps 25, whichever is its own, reserves from the beginning",
-                    self.watcher.reason()
-                );
+            Ok(None) if self.trials.is_on() => {
+                if self.trials.is_over() {
+                    self.end_trial();
+                    self.in_vain(name);
+                }
+            }
+            Ok(None) if self.failed.is_none() && self.begun.elapsed() >= IN_VAIN_WAITING => {
+                let State::Listening(Some(service)) = &mut self.state else { return };
+                if self.trials.begin(service, pid, name, &self.params) {
+                    self.watcher = Watcher::default();
+                } else if self.begun.elapsed() >= IN_VAIN {
+                    self.in_vain(name);
+                }
             }
             // It is busy.
             Ok(None) | Err(Error::Mute | Error::Starting(_)) => (),
@@ -231,9 +253,28 @@ impl Auto {
         }
     }
 
+    fn end_trial(&mut self) {
+        if let State::Listening(Some(service)) = &mut self.state {
+            self.trials.end(service);
+        }
+    }
+
+    /// Says that it has no rhythm, once.
+    fn in_vain(&mut self, name: &str) {
+        let why = self.watcher.reason();
+        if self.vain.replace(why).is_some() {
+            return;
+        }
+        complain!(
+            "onbeat: {name} has no rhythm: {why}; it goes on without a reservation until it has one. If it has one that \
+             cannot be seen, --period 40ms or --fps 25, whichever is its own, reserves from the beginning"
+        );
+    }
+
     /// Nothing is reserved for now. It is tried again, with what the program needs by then; why is said once.
     fn put_off(&mut self, name: &str, error: Error) {
         self.watcher = Watcher::default();
+        self.end_trial();
         if matches!(error, Error::NoService { .. } | Error::Protocol(_)) {
             self.state = State::Listening(None);
         }

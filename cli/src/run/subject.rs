@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::path::Path;
 
 use anyhow::{Result, bail};
 use onbeat_client::Service;
@@ -153,6 +154,18 @@ impl Kin {
         self.used = now;
         (all, used)
     }
+
+    /// How long the threads of those that were looked at last have waited for CPUs so far, ns.
+    pub fn waited(&self) -> u64 {
+        let threads = |pid: &u32| fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten();
+        self.used.keys().flat_map(threads).flatten().filter_map(|at| waited(&at.path())).sum()
+    }
+}
+
+/// How long a thread has been ready without a CPU, ns: the second number of its `schedstat`. None without such a file.
+fn waited(thread: &Path) -> Option<u64> {
+    let text = fs::read_to_string(thread.join("schedstat")).ok()?;
+    text.split_whitespace().nth(1)?.parse().ok()
 }
 
 /// CPU time of a process, all its threads together, ns.

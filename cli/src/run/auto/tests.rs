@@ -126,3 +126,42 @@ fn a_rhythm_that_finds_no_room_or_no_service_is_reserved_for_later() {
     let held = seat.fake.world().held.clone();
     assert_eq!((held.len(), held[0].0.period_ns), (1, 40 * MS));
 }
+
+#[test]
+fn a_program_whose_rhythm_waiting_hides_has_a_reservation_for_some_seconds_to_show_it() {
+    let mut seat = Seat::new(None);
+    seat.auto.begin(me(), "program").unwrap();
+    let beats = std::mem::take(&mut seat.fake.world().beats);
+    seat.auto.begun -= IN_VAIN;
+    seat.auto.trials.starve();
+    seat.look(1);
+    assert_eq!(seat.budget(), Some(9 * MS), "the trial");
+    seat.fake.world().beats = beats;
+    seat.look(2);
+    let held = seat.fake.world().held.clone();
+    assert_eq!((held.len(), held[0].0.period_ns), (1, 40 * MS), "what it is for, and no trial");
+    assert!(seat.auto.watch().is_some());
+}
+
+#[test]
+fn a_trial_that_shows_no_rhythm_ends_and_is_not_repeated_soon_nor_often() {
+    let mut seat = Seat::new(None);
+    seat.auto.begin(me(), "program").unwrap();
+    seat.fake.world().beats.clear();
+    seat.auto.begun -= IN_VAIN;
+    for times in 1..6 {
+        seat.auto.trials.starve();
+        seat.look(1);
+        assert_eq!(seat.budget().is_some(), times <= 3, "{times}");
+        seat.look(1);
+        assert_eq!(seat.budget().is_some(), times <= 3, "it lasts");
+        seat.auto.trials.earlier(Duration::from_secs(5));
+        seat.look(1);
+        assert_eq!(seat.budget(), None, "it has ended");
+        seat.auto.trials.starve();
+        seat.look(1);
+        assert_eq!(seat.budget(), None, "it is not repeated soon");
+        seat.auto.trials.earlier(Duration::from_secs(30));
+    }
+    assert!(seat.auto.why_nothing().contains("has no rhythm"), "{}", seat.auto.why_nothing());
+}
