@@ -2,6 +2,7 @@
 //! Response times under global scheduling by the work that others can have in windows of any length.
 
 use super::bcl::{by_slack, interference};
+use super::tardiness::Supply;
 use super::{constrained, spend, step, work};
 use crate::one_cpu::fixed::equals;
 use crate::sporadic::Sporadic;
@@ -16,15 +17,17 @@ fn workload(other: &Sporadic, slack: u64, l: u64) -> u64 {
     whole.saturating_mul(other.wcet).saturating_add(other.wcet.min(far % other.period))
 }
 
-/// r = C + ⌊Σ min(W(r), r − C + 1) / m⌋ of task `me`, the least or a little more; `None` beyond its deadline.
+/// r = C + ⌊(Σ min(W(r), r − C + 1) + T(r)) / m⌋ of task `me`, the least or a little more; `None` beyond its deadline.
+/// T is what is `taken` of all CPUs together in a window, and grows with it.
 fn fixed_point(
     me: &Sporadic,
     cpus: usize,
     left: &mut u64,
+    taken: Taken<'_>,
     others: impl Iterator<Item = (Sporadic, u64, u64)> + Clone,
 ) -> Option<u64> {
     let mut f = |r: u64| {
-        let (mut sum, mut n) = (0, 1);
+        let (mut sum, mut n) = (taken(r), 1);
         for (other, slack, most) in others.clone() {
             n += 1;
             sum += u128::from(workload(&other, slack, r).min(most).min(r - me.wcet + 1));
@@ -47,18 +50,66 @@ fn fixed_point(
     }
 }
 
+/// What others than the tasks take of all CPUs together in a window of a length.
+type Taken<'a> = &'a dyn Fn(u64) -> u128;
+
+/// Nobody else is there.
+const NOTHING: Taken<'static> = &|_| 0;
+
+/// Of `cpus` CPUs that are there as `supply` says.
+fn taken(supply: Supply, cpus: usize) -> impl Fn(u64) -> u128 {
+    move |l| {
+        let there = u128::from(l.saturating_sub(supply.blackout)) * u128::from(supply.budget);
+        cpus as u128 * (u128::from(l) - there / u128::from(supply.period))
+    }
+}
+
 /// Longest response times under global EDF, all within deadlines; `None` if that cannot be told. Deadlines within
 /// periods.
 ///
 /// Source: Bertogna and Cirinei 2007, theorem 6.
 pub fn edf(tasks: &[Sporadic], cpus: usize) -> Option<Vec<u64>> {
+    edf_less(tasks, cpus, NOTHING)
+}
+
+/// The same on CPUs that are there in part. While a job waits each CPU serves another one, or is not there, whichever
+/// it is: so what is taken of all CPUs counts as one more task, whose jobs may be served by several at once.
+pub fn edf_on(tasks: &[Sporadic], cpus: usize, supply: Supply) -> Option<Vec<u64>> {
+    edf_less(tasks, cpus, &taken(supply, cpus))
+}
+
+fn edf_less(tasks: &[Sporadic], cpus: usize, taken: Taken<'_>) -> Option<Vec<u64>> {
     by_slack(tasks, cpus, |k, slack, left| {
         let me = &tasks[k];
         let others = tasks.iter().zip(slack).enumerate().filter(|(i, _)| *i != k);
         let others =
             others.map(|(_, (task, slack))| (*task, *slack, interference(me, task, *slack)));
-        fixed_point(me, cpus, left, others)
+        fixed_point(me, cpus, left, taken, others)
     })
+}
+
+/// As [`edf_on`], in whatever order jobs are served, EDZL's among them, as long as no CPU that is there idles or serves
+/// others while one waits.
+///
+/// Source: Bertogna and Cirinei 2007, theorem 4.
+pub fn any_order_on(tasks: &[Sporadic], cpus: usize, supply: Supply) -> Option<Vec<u64>> {
+    by_slack(tasks, cpus, |k, slack, left| {
+        let others = tasks.iter().zip(slack).enumerate().filter(|(i, _)| *i != k);
+        let others = others.map(|(_, (task, slack))| (*task, *slack, u64::MAX));
+        fixed_point(&tasks[k], cpus, left, &taken(supply, cpus), others)
+    })
+}
+
+/// Longest response time of a job of `me`, in any order as before, beside `others` that each keep a CPU all the time;
+/// `None` beyond its deadline. Where others are fewer than CPUs, m − n are theirs never: it waits while all of these
+/// are not there at a time.
+pub fn beside(me: &Sporadic, others: usize, cpus: usize, supply: Supply) -> Option<u64> {
+    if others >= cpus || !constrained(&[*me]) {
+        return None;
+    }
+    let always = Sporadic { wcet: 1, deadline: 1, period: 1 };
+    let others = std::iter::repeat_n((always, 0, u64::MAX), others);
+    fixed_point(me, cpus, &mut work(&[*me]), &taken(supply, cpus), others)
 }
 
 /// Longest response times under global fixed priorities, the most important first, whatever the order among equal
@@ -66,6 +117,25 @@ pub fn edf(tasks: &[Sporadic], cpus: usize) -> Option<Vec<u64>> {
 ///
 /// Source: Bertogna and Cirinei 2007, theorem 7. Equals count as more important, done at their deadlines.
 pub fn fixed(tasks: &[Sporadic], levels: &[u64], cpus: usize) -> Vec<Option<u64>> {
+    fixed_less(tasks, levels, cpus, NOTHING)
+}
+
+/// The same on CPUs that are there in part, as under [`edf_on`].
+pub fn fixed_on(
+    tasks: &[Sporadic],
+    levels: &[u64],
+    cpus: usize,
+    supply: Supply,
+) -> Vec<Option<u64>> {
+    fixed_less(tasks, levels, cpus, &taken(supply, cpus))
+}
+
+fn fixed_less(
+    tasks: &[Sporadic],
+    levels: &[u64],
+    cpus: usize,
+    taken: Taken<'_>,
+) -> Vec<Option<u64>> {
     let mut bounds = vec![None; tasks.len()];
     if cpus == 0 || !constrained(tasks) {
         return bounds;
@@ -76,7 +146,7 @@ pub fn fixed(tasks: &[Sporadic], levels: &[u64], cpus: usize) -> Vec<Option<u64>
         let all = equals(levels, i);
         let beside = all.clone().filter(|j| *j != i).map(|j| (tasks[j], 0, u64::MAX));
         let others = above[..all.start].iter().copied().chain(beside);
-        bounds[i] = fixed_point(me, cpus, &mut left, others);
+        bounds[i] = fixed_point(me, cpus, &mut left, taken, others);
         let Some(time) = bounds[i] else {
             // What was said of its equals rests on its being in time.
             bounds[all].fill(None);

@@ -10,7 +10,7 @@ use onbeat_model::taskset::TaskSet;
 use onbeat_model::units::{Fraction, format_duration, format_percent};
 
 use super::Asked;
-use crate::global::fixed;
+use crate::global::{fixed, rta};
 use crate::machine::Machine;
 use crate::one_cpu::delayed::{self, Delayed};
 use crate::sporadic::{Sporadic, compare_utilization};
@@ -275,26 +275,45 @@ impl Queue<'_> {
     }
 
     fn fixed_on_several(&self) -> Answer {
-        // As under EDF (edf_on_several).
-        if !self.share().is_zero() {
-            return Err(Said::Unknown(
-                "no test of global fixed priorities counts best effort's quanta, which are bound to CPUs".into(),
-            ));
-        }
         let m = self.cpus.count_ones() as usize;
         let (order, levels) = self.levels();
-        let all = self.served(&self.scaled(), 1);
-        let sorted: Vec<Sporadic> = order.iter().map(|i| all[*i].task).collect();
-        let times = fixed::guan(&sorted, &levels, m);
-        let mut ends = vec![None; order.len()];
-        order.iter().zip(times).for_each(|(i, time)| ends[*i] = time);
-        let one = |(one, end): (&&Asked, Option<u64>)| match end {
-            Some(end) => self.ends(one, end.saturating_add(self.delay())),
-            None => Said::Unknown(
-                "the test of global fixed priorities (Guan et al.) does not accept it".into(),
-            ),
+        let (mut ends, why) = match self.share().is_zero() {
+            true => {
+                let all = self.served(&self.scaled(), 1);
+                let sorted: Vec<Sporadic> = order.iter().map(|i| all[*i].task).collect();
+                let times = fixed::guan(&sorted, &levels, m);
+                let times = times.into_iter().map(|time| Some(time?.saturating_add(self.delay())));
+                (times.collect::<Vec<_>>(), "tests of global fixed priorities (Guan et al.)")
+            }
+            false => {
+                let (all, there) = (self.capped(), edf::supply(self.share()));
+                let sorted: Vec<Sporadic> = order.iter().map(|i| all[*i]).collect();
+                let beside = |task: &Sporadic| rta::beside(task, all.len() - 1, m, there);
+                let times = rta::fixed_on(&sorted, &levels, m, there);
+                let both = times.into_iter().zip(&sorted);
+                let times = both.map(|(time, task)| time.into_iter().chain(beside(task)).min());
+                (
+                    times.collect(),
+                    "response times beside best effort's quanta (Bertogna and Cirinei)",
+                )
+            }
         };
-        Ok(self.tasks.iter().zip(ends).map(one).collect())
+        let mut by_task = vec![None; order.len()];
+        order.iter().zip(ends.drain(..)).for_each(|(i, end)| by_task[*i] = end);
+        let one = |(one, end): (&&Asked, Option<u64>)| match end {
+            Some(end) => self.ends(one, end),
+            None => Said::Unknown(format!("{why} do not accept it")),
+        };
+        Ok(self.tasks.iter().zip(by_task).map(one).collect())
+    }
+
+    /// Tasks with deadlines by the ends of their periods.
+    fn capped(&self) -> Vec<Sporadic> {
+        let one = |one: &&Asked| {
+            let task = one.one.task;
+            Sporadic { deadline: task.deadline.min(task.period), ..task }
+        };
+        self.tasks.iter().map(one).collect()
     }
 
     /// Each CPU has been tested exactly when the parts were placed.

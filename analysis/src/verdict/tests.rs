@@ -229,3 +229,39 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn no_more_reservations_than_cpus_are_in_time_by_the_quanta_alone_in_every_order() {
+    let two = |budget: u64, cpus: u32| {
+        set(&format!("cpus = {cpus}\n{}", task("a", budget, 100, "count = 2")))
+    };
+    for policy in
+        ["g-edzl+cbs-predict", "g-edzl+cbs", "g-edf+cbs-slack", "g-edf+cbs-hard", "rm+cbs-hard"]
+    {
+        // C + 2 (0.05 r + 2.85 ms) = r, so C = 84.3 ms for r = 100 ms.
+        assert_eq!(fits(&two(84, 2), policy), Fits::Yes, "{policy}");
+        assert_ne!(fits(&two(85, 2), policy), Fits::Yes, "{policy}");
+        // Both of two other CPUs must serve quanta: C + 3/2 (0.05 r + 2.85 ms) = r.
+        assert_eq!(fits(&two(88, 3), policy), Fits::Yes, "{policy}");
+        assert_ne!(fits(&two(89, 3), policy), Fits::Yes, "{policy}");
+    }
+}
+
+#[test]
+fn more_reservations_than_cpus_are_in_time_beside_the_share_where_their_work_leaves_room() {
+    let three = |budget: u64| set(&format!("cpus = 2\n{}", task("a", budget, 100, "count = 3")));
+    for (policy, in_time) in [
+        ("g-edf+cbs-hard", true),
+        ("g-edf+cbs", true),
+        ("rm+cbs-hard", true),
+        // Who overruns may be served before others for want of laxity.
+        ("g-edzl+cbs", false),
+        ("g-edzl+cbs-predict", false),
+    ] {
+        // Two others of 30 ms each, and quanta: 30 + 30 + (0.05 r + 2.85 ms) is far below 100 ms.
+        assert_eq!(fits(&three(30), policy) == Fits::Yes, in_time, "{policy}");
+        assert_ne!(fits(&three(63), policy), Fits::Yes, "{policy}");
+    }
+    // By theorem 4 of Bertogna and Cirinei two jobs of each may come into a window, so less fits.
+    assert_eq!(fits(&three(25), "g-edzl+cbs-hard"), Fits::Yes);
+}

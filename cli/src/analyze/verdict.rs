@@ -9,6 +9,7 @@ use onbeat_analysis::verdict::remedy::{
     Remedies, TASKS_TRIED, beyond, enforcing, least_cpus, remedies, with_cpus,
 };
 use onbeat_analysis::verdict::{Fits, Judged, judge, judge_priorities, left_out, names};
+use onbeat_model::numbers::LATE_ISOLATED;
 use onbeat_model::policy::{CORE, CorePolicy, Policy, Server};
 use onbeat_model::taskset::TaskSet;
 use onbeat_model::units::{format_duration, format_percent};
@@ -237,6 +238,7 @@ impl Verdict {
             let _ =
                 writeln!(text, "Never late is proven of {policy} (--policy {policy} says how).");
         }
+        text += &self.beyond_proof(set);
         if self.judged.iter().any(|(_, judged)| judged.refused > 0) {
             text += "Refused: so many the service would not admit; --admit POLICY says which, and what would fit.\n";
         }
@@ -256,6 +258,31 @@ impl Verdict {
             );
         }
         text
+    }
+
+    /// Which bounds of EDZL are beyond what its proof covers (docs/slack.md).
+    fn beyond_proof(&self, set: &TaskSet) -> String {
+        let periods = set.tasks.iter().filter(|task| task.budget.is_some()).map(|task| task.period);
+        let Some(proven) = periods.min().map(|least| least + LATE_ISOLATED) else {
+            return String::new();
+        };
+        let laxity = |name: &str| {
+            let policy = name.parse::<Policy>().ok();
+            policy
+                .is_some_and(|policy| policy.order().is_some_and(|order| order.key.heeds_laxity()))
+        };
+        let beyond = |(name, judged): &&(String, Judged)| {
+            laxity(name) && late(judged.fits).is_some_and(|late| late > proven)
+        };
+        let names: Vec<&str> = self.judged.iter().filter(beyond).map(|(name, _)| &**name).collect();
+        if names.is_empty() {
+            return String::new();
+        }
+        format!(
+            "Who is more than {} late under {} begins anew, which the proof of the bound leaves out (docs/slack.md).\n",
+            format_duration(proven),
+            names.join(", ")
+        )
     }
 
     /// By how much each is late at most under each policy.

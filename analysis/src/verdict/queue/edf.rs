@@ -7,7 +7,7 @@ use onbeat_model::policy::Server;
 use onbeat_model::units::Fraction;
 
 use super::{Answer, Asked, Queue, Said};
-use crate::global::{gel, tardiness, tardiness::Supply, union};
+use crate::global::{gel, rta, tardiness, tardiness::Supply, union};
 use crate::one_cpu::delayed::{self, Delayed};
 use crate::one_cpu::edf;
 use crate::sporadic::{Sporadic, Verdict, compare_utilization};
@@ -119,9 +119,6 @@ impl Queue<'_> {
         if !lends && whole && union::any(&tight, m) == Verdict::Schedulable {
             return self.in_time();
         }
-        if lends && !laxity {
-            return Err(Said::Unknown("no test of global EDF covers servers that lend".into()));
-        }
         let served: Vec<Sporadic> = self
             .tasks
             .iter()
@@ -129,27 +126,57 @@ impl Queue<'_> {
                 Sporadic::served(one.one.task.wcet, one.one.task.period, one.one.task.deadline)
             })
             .collect();
-        let supplies = vec![supply(self.share()); m];
+        let each = supply(self.share());
         let bounds = match laxity {
-            true => tardiness::edzl(&served, &supplies, if lends { LAXITY_MARGIN } else { 0 }),
-            false => tardiness::restricted(&served, &supplies),
+            _ if lends && !laxity => None,
+            true => tardiness::edzl(&served, &vec![each; m], if lends { LAXITY_MARGIN } else { 0 }),
+            false => tardiness::restricted(&served, &vec![each; m]),
         };
         // By theorem 1 of Erickson, Devi and Baruah, for deadlines before ends of periods.
-        let own = (!laxity && self.share().is_zero()).then(|| gel::g_edf(&tight, m)).flatten();
-        if bounds.is_none() && own.is_none() {
-            return Err(Said::Unknown(format!(
-                "tardiness has no bound by theorem here; {}",
-                self.load().1
-            )));
+        let own = (!laxity && !lends && whole).then(|| gel::g_edf(&tight, m)).flatten();
+        let times = self.times_on_several();
+        if bounds.is_none() && own.is_none() && times.iter().all(Option::is_none) {
+            return Err(Said::Unknown(match lends && !laxity {
+                true => "no test of global EDF covers servers that lend".into(),
+                false => format!("tardiness has no bound by theorem here; {}", self.load().1),
+            }));
         }
-        self.each(|i| {
+        let end = |i: usize| {
             let by_theorem = bounds.as_ref().map(|all| served[i].deadline.saturating_add(all[i]));
             let by_time = own.as_ref().map(|all| all[i]);
-            by_theorem
-                .unwrap_or(u64::MAX)
-                .min(by_time.unwrap_or(u64::MAX))
-                .saturating_add(self.delay())
-        })
+            let late = [by_theorem, by_time].into_iter().flatten().min();
+            let late = late.map(|end| end.saturating_add(self.delay()));
+            [late, times[i]].into_iter().flatten().min()
+        };
+        let said = self.each(|i| end(i).unwrap_or(u64::MAX))?;
+        let unknown = || {
+            Said::Unknown(format!("its tardiness has no bound by theorem here; {}", self.load().1))
+        };
+        Ok(said
+            .into_iter()
+            .enumerate()
+            .map(|(i, one)| end(i).map_or_else(unknown, |_| one))
+            .collect())
+    }
+
+    /// Response times within deadlines, best effort's quanta counted.
+    fn times_on_several(&self) -> Vec<Option<u64>> {
+        let (m, each) = (self.cpus.count_ones() as usize, supply(self.share()));
+        let tasks = self.capped();
+        // Where servers lend or are soft others may be served for longer than their budgets. That does not matter under
+        // EDF, as their deadlines are later then, and nowhere if there is a CPU for each.
+        let all = match (self.policy.order.key.heeds_laxity(), self.policy.server) {
+            (_, server) if server.lends() => None,
+            (false, _) => rta::edf_on(&tasks, m, each),
+            (true, Server::CbsHard) => rta::any_order_on(&tasks, m, each),
+            _ => None,
+        };
+        let one = |(i, task): (usize, &Sporadic)| {
+            let alone = rta::beside(task, tasks.len() - 1, m, each);
+            let together = all.as_ref().map(|all| all[i]);
+            [alone, together].into_iter().flatten().min()
+        };
+        tasks.iter().enumerate().map(one).collect()
     }
 }
 
