@@ -66,6 +66,11 @@ pub fn connect(wish: &Wish<'_>, signals: &Signals) -> Result<(Service, Option<Ow
     match service() {
         Ok(mut service) => {
             check_policy(&mut service, wish.policy)?;
+            if wish.no_isolation && wish.policy.is_none() {
+                complain!(
+                    "onbeat: --no-isolation says nothing here: a service runs already, under its own policy"
+                );
+            }
             Ok((service, None))
         }
         Err(error) if machine::hopeless().is_some() => Err(error),

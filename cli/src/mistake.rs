@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Mistakes in TOML files that are read by their types, in the words of people who write them.
+//! Mistakes in files that are read by their types, in the words of people who write them.
 
 use anyhow::{Error, anyhow};
 
@@ -27,9 +27,7 @@ pub fn in_toml(text: &str, error: &toml::de::Error, example: &str) -> Error {
     let missing = message.strip_prefix("missing field ");
     let words = match missing {
         Some(key) => format!("there is no {key}; add it, as in {example}"),
-        None => {
-            WORDS.iter().fold(message.replace('\n', ", "), |all, (from, to)| all.replace(from, to))
-        }
+        None => plain(message),
     };
     let line = |at: usize| {
         1 + text.as_bytes()[..at.min(text.len())].iter().filter(|b| **b == b'\n').count()
@@ -38,6 +36,15 @@ pub fn in_toml(text: &str, error: &toml::de::Error, example: &str) -> Error {
         Some(span) => anyhow!("line {}: {words}", line(span.start)),
         None => anyhow!("{words}"),
     }
+}
+
+/// The same of what is read as JSON.
+pub fn in_json(error: &serde_json::Error) -> Error {
+    anyhow!("{}", plain(&error.to_string()))
+}
+
+fn plain(message: &str) -> String {
+    WORDS.iter().fold(message.replace('\n', ", "), |all, (from, to)| all.replace(from, to))
 }
 
 #[cfg(test)]

@@ -13,6 +13,7 @@ use serde_json::Value;
 
 use crate::kind::{self, Kind};
 use crate::means::Means;
+use crate::mistake::in_json;
 use crate::output::{self, Form, folder_of, print};
 use crate::results::{NO_RESULTS, Results, claims_beside, join};
 
@@ -70,7 +71,9 @@ fn load(file: &Path) -> Result<Vec<Kept>> {
         let object: Value = object.context(NO_RESULTS)?;
         ensure!(object.is_object(), NO_RESULTS);
         all.push(match object.get("repetitions") {
-            Some(_) => Kept::Means(Box::new(serde_json::from_value(object).context(NO_RESULTS)?)),
+            Some(_) => Kept::Means(Box::new(
+                serde_json::from_value(object).map_err(|e| in_json(&e)).context(NO_RESULTS)?,
+            )),
             None => Kept::Runs(Box::new(Results::from_json(object)?)),
         });
     }

@@ -13,6 +13,8 @@ use onbeat_report::{Outcome, result_json, table};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+use crate::mistake::in_json;
+
 /// What to say of what is something else.
 pub const NO_RESULTS: &str =
     "not the JSON of results; write it with `onbeat sim` or `onbeat lab --json`";
@@ -105,7 +107,8 @@ impl Results {
             limit: Option<Limits>,
             host: Option<Value>,
         }
-        let whole: Whole = serde_json::from_value(object).context(NO_RESULTS)?;
+        let whole: Whole =
+            serde_json::from_value(object).map_err(|e| in_json(&e)).context(NO_RESULTS)?;
         anyhow::ensure!(!whole.runs.is_empty(), "the results hold no run: nothing was measured");
         let mut runs = Vec::new();
         for mut run in whole.runs {
@@ -123,7 +126,7 @@ impl Results {
                     }
                     run["world"] = json!(whole.world);
                     run["platform"] = json!(whole.platform);
-                    let read = serde_json::from_value(run);
+                    let read = serde_json::from_value(run).map_err(|e| in_json(&e));
                     Ok(read.with_context(|| format!("the run of {policy} is incomplete"))?)
                 }
             };
