@@ -181,7 +181,8 @@ fn asked(set: &TaskSet, played: &CorePolicy) -> Vec<Asked> {
         Of::Group(group) => Some(Asked {
             name: demand.name,
             one: Sporadic::served(demand.budget, demand.period, demand.deadline).into(),
-            threads: 1,
+            // Its members may run at a time.
+            threads: groups.get(group)?.at.cpus.count_ones(),
             marks: false,
             rank: None,
             priority: None,

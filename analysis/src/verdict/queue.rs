@@ -262,7 +262,7 @@ impl Queue<'_> {
         for one in self.tasks {
             let why = match one {
                 _ if one.seat.at.cpus != self.cpus => "may use some of the CPUs only",
-                _ if one.threads > 1 => "has several threads",
+                _ if one.threads > 1 => "has several threads or members",
                 _ if one.one.blocking > 0 => "has blocking",
                 _ => continue,
             };

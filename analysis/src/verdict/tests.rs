@@ -265,3 +265,12 @@ fn more_reservations_than_cpus_are_in_time_beside_the_share_where_their_work_lea
     // By theorem 4 of Bertogna and Cirinei two jobs of each may come into a window, so less fits.
     assert_eq!(fits(&three(25), "g-edzl+cbs-hard"), Fits::Yes);
 }
+
+#[test]
+fn beside_a_group_whose_members_may_run_at_a_time_nobody_is_proven_in_time() {
+    let group = "[[group]]\nname = \"g\"\nbudget = \"50ms\"\nperiod = \"100ms\"\n";
+    let members = task("in", 10, 100, "group = \"g\"");
+    let text = format!("cpus = 2\n{group}{members}{}", task("beside", 80, 100, ""));
+    let judged = under(&set(&text), "g-edzl+cbs-predict");
+    assert_eq!((judged.fits, judged.late), (Fits::Unproven, vec![None, None]));
+}
