@@ -4,9 +4,12 @@
 
 mod common;
 
+use std::path::Path;
+
 use common::policy;
 use onbeat_core::ffi;
-use onbeat_model::taskset::Overheads;
+use onbeat_model::metrics::detailed;
+use onbeat_model::taskset::{Overheads, TaskSet};
 use onbeat_sim::{Core, Detail, Engine, Load, NICE_0, Reservation};
 
 const MS: u64 = 1_000_000;
@@ -64,4 +67,34 @@ fn who_was_bound_to_a_full_cpu_and_is_free_again_makes_nobody_late() {
 fn where_lateness_is_kept_for_long_it_does_so_these_neighbours_are_hostile() {
     // Global EDF isolates nobody, and keeps deadlines for the sake of its bounds.
     assert!(late_beside("g-edf+cbs-hard") > 1000 * MS);
+}
+
+/// A member waits for its group's budget, for longer than where its order isolates lateness is kept.
+#[test]
+fn who_is_late_for_its_groups_budget_catches_up() {
+    let task = |name: &str, us: u64, period: u64, more: &str| {
+        format!(
+            "[[task]]\nname = \"{name}\"\nbudget = \"{us}us\"\nperiod = \"{period}ms\"\n{more}\n\
+             work = {{ constant = \"{us}us\" }}\n"
+        )
+    };
+    let member = "group = \"g\"";
+    let text = format!(
+        "cpus = 1\nduration = \"10s\"\nbest_effort = {{ count = 1 }}\n\
+         [[group]]\nname = \"g\"\nbudget = \"50ms\"\nperiod = \"100ms\"\norder = \"edf\"\n{}{}{}",
+        task("short", 350, 1, member),
+        task("long", 5_000, 50, member),
+        task("beside", 38_000, 90, "")
+    );
+    for server in ["cbs", "cbs-hard", "cbs-predict"] {
+        let rule = format!("budget = \"50ms\"\nrule = \"{server}\"");
+        let text = text.replacen("budget = \"50ms\"", &rule, 1);
+        let set = TaskSet::from_bytes(text.as_bytes(), Path::new("set.toml")).unwrap();
+        let run = onbeat_sim::simulate(&set, policy(&format!("p-edf+{server}"))).unwrap();
+        let (_, tasks) = detailed(&run);
+        // The group has its budget in each of its periods, so it is ahead of what they ask for, 45 of 100 ms.
+        let late = tasks[0].tardiness_max_ms;
+        assert!(late < 100.0, "{server}: {late} ms");
+        assert_eq!(tasks[2].misses, 0, "{server}");
+    }
 }
