@@ -253,7 +253,7 @@ impl Form {
 /// Names the file.
 pub fn check(file: &Path, form: Form) -> Result<()> {
     if file == Path::new("-") {
-        bail!(misuse("- is no name of a file to write: standard output has the table"));
+        bail!(misuse("- is no name of a file to write: standard output has the results"));
     }
     if file.is_dir() {
         bail!("cannot write {}: it is a folder; name a file in it", file.display());

@@ -139,6 +139,7 @@ fn granted(set: &TaskSet, policy: &CorePolicy) -> Vec<Option<Reservation>> {
             pid,
             thread: None,
             descendants: false,
+            trial: false,
             name: copy.name(),
             budget_ns: copy.spec.budget.unwrap(),
             period_ns: copy.spec.period,

@@ -156,7 +156,11 @@ fn only_what_was_such_a_file_before_is_replaced() {
     assert_eq!(fs::read_to_string(other).unwrap(), fs::read_to_string(file.path()).unwrap());
     let output = onbeat(&["sim", file.path(), "--html", "-"]);
     assert_eq!(output.status.code(), Some(2));
-    assert!(complaint(&output).contains("standard output has the table"), "{}", complaint(&output));
+    assert!(
+        complaint(&output).contains("standard output has the results"),
+        "{}",
+        complaint(&output)
+    );
 }
 
 #[test]

@@ -87,6 +87,7 @@ pub struct Params {
     cpus: Option<Vec<u32>>,
     marks: bool,
     descendants: bool,
+    trial: bool,
     value: Option<u64>,
     class: Option<Rank>,
     group: Option<String>,
@@ -98,7 +99,8 @@ impl Params {
     /// `budget` ns of CPU time in every `period` ns.
     pub fn new(budget: u64, period: u64) -> Self {
         let (thread, deadline, cpus, value, class) = (None, None, None, None, None);
-        let (group, purse, set, marks, descendants) = (None, None, None, false, false);
+        let (group, purse, set) = (None, None, None);
+        let (marks, descendants, trial) = (false, false, false);
         Self {
             budget,
             period,
@@ -107,6 +109,7 @@ impl Params {
             cpus,
             marks,
             descendants,
+            trial,
             value,
             class,
             group,
@@ -134,6 +137,13 @@ impl Params {
     /// With the processes that the program has started already, and theirs, as far as they act as who asks.
     pub fn with_descendants(mut self) -> Self {
         self.descendants = true;
+        self
+    }
+
+    /// On trial, to see what the program does when it need not wait: it ends with this connection, within 10 s, or when
+    /// somebody asks for what does not fit beside it.
+    pub fn on_trial(mut self) -> Self {
+        self.trial = true;
         self
     }
 
@@ -212,6 +222,7 @@ impl Params {
             cpus: self.cpus.clone(),
             marks: self.marks,
             descendants: self.descendants,
+            trial: self.trial,
             value: self.value,
             class: self.class,
             group: self.group.clone(),

@@ -48,6 +48,8 @@ const ABOVE_FRESH: Duration = Duration::from_secs(1);
 const ABOVE_RENEW: Duration = Duration::from_secs(10);
 /// How long a look at the CPUs' idle time is good for: half of the shortest time between two looks of `onbeat top`.
 const IDLE_FRESH: Duration = Duration::from_millis(50);
+/// How long a trial may last.
+const TRIAL_MOST: Duration = Duration::from_secs(10);
 /// How often a program that creates threads meanwhile is looked through again.
 const LOOKS: usize = 100;
 /// Longest time that a thread that could run may have to rest, ns: below the 10 s of the kernel's watchdog.

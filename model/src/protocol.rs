@@ -285,6 +285,9 @@ pub struct Reservation {
     /// Thread of the process that it was made for; 0: all.
     #[serde(skip_serializing_if = "is_zero")]
     pub thread: u32,
+    /// It is on trial, and ends within seconds.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub trial: bool,
     /// Name of the group that serves it; empty: none does.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub group: String,

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Global EDF by interference in the window of a job.
 
+use super::tardiness::Supply;
 use super::{constrained, spend, work};
 use crate::sporadic::{Sporadic, Verdict};
 
@@ -43,6 +44,20 @@ pub fn bcl(tasks: &[Sporadic], cpus: usize) -> Verdict {
     let slack = vec![0; tasks.len()];
     let fits = |k| response(tasks, cpus as u128, k, &slack).is_some();
     Verdict::sufficient((0..tasks.len()).all(fits))
+}
+
+/// [`bcl`] on CPUs that are there in part. While a job waits each CPU serves another one or is not there, so what is
+/// not there of all counts as one more task, which may be served by several at once. It asks for deadlines a period
+/// apart only, not for releases: soft servers that go on early have these, too.
+pub fn bcl_on(tasks: &[Sporadic], cpus: usize, supply: Supply) -> Verdict {
+    let fits = |k: usize| {
+        let me = &tasks[k];
+        let most = u128::from(me.deadline - me.wcet + 1);
+        let others = (0..tasks.len()).filter(|i| *i != k);
+        let sum: u128 = others.map(|i| most.min(interference(me, &tasks[i], 0).into())).sum();
+        sum + cpus as u128 * supply.missing(me.deadline) < cpus as u128 * most
+    };
+    Verdict::sufficient(constrained(tasks) && (0..tasks.len()).all(fits))
 }
 
 /// [`bcl`], again and again: a job that is done before its deadline carries less work into windows of others.

@@ -58,10 +58,7 @@ const NOTHING: Taken<'static> = &|_| 0;
 
 /// Of `cpus` CPUs that are there as `supply` says.
 fn taken(supply: Supply, cpus: usize) -> impl Fn(u64) -> u128 {
-    move |l| {
-        let there = u128::from(l.saturating_sub(supply.blackout)) * u128::from(supply.budget);
-        cpus as u128 * (u128::from(l) - there / u128::from(supply.period))
-    }
+    move |l| cpus as u128 * supply.missing(l)
 }
 
 /// Longest response times under global EDF, all within deadlines; `None` if that cannot be told. Deadlines within

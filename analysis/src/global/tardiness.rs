@@ -73,6 +73,12 @@ pub struct Supply {
 }
 
 impl Supply {
+    /// The most that is not there in a window of length `l`.
+    pub(super) fn missing(self, l: u64) -> u128 {
+        let there = u128::from(l.saturating_sub(self.blackout)) * u128::from(self.budget);
+        u128::from(l) - there / u128::from(self.period)
+    }
+
     /// All of a CPU.
     pub const WHOLE: Self = Self { budget: 1, period: 1, blackout: 0 };
 }

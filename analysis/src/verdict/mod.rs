@@ -135,7 +135,7 @@ fn judge_by(set: &TaskSet, played: &CorePolicy, by_priority: bool) -> Judged {
     }
     let said: Vec<Said> =
         said.into_iter().map(|one| one.unwrap_or(Said::Unknown("it has no CPU".into()))).collect();
-    let late = said.iter().map(Said::late).collect();
+    let mut late: Vec<Option<u64>> = said.iter().map(Said::late).collect();
     let (mut fits, mut binds) =
         worst(&asked, &said, fullest.map_or(String::new(), |(_, words)| words));
     for group in judge::groups(set, Some((played.order, played.server))) {
@@ -157,6 +157,8 @@ fn judge_by(set: &TaskSet, played: &CorePolicy, by_priority: bool) -> Judged {
             Some(false) => (Fits::No, "makes them wait: budgets ask for more than is in it"),
             None => (Fits::Unproven, "may make them wait"),
         };
+        // Who waits for it may be late, and delay others then.
+        late.fill(None);
         if worse > fits {
             (fits, binds) = (worse, format!("purse {name} {word}"));
         }

@@ -277,34 +277,35 @@ impl Queue<'_> {
     fn fixed_on_several(&self) -> Answer {
         let m = self.cpus.count_ones() as usize;
         let (order, levels) = self.levels();
-        let (mut ends, why) = match self.share().is_zero() {
-            true => {
-                let all = self.served(&self.scaled(), 1);
-                let sorted: Vec<Sporadic> = order.iter().map(|i| all[*i].task).collect();
-                let times = fixed::guan(&sorted, &levels, m);
-                let times = times.into_iter().map(|time| Some(time?.saturating_add(self.delay())));
-                (times.collect::<Vec<_>>(), "tests of global fixed priorities (Guan et al.)")
+        let (tasks, there) = (self.capped(), edf::supply(self.share()));
+        let sorted: Vec<Sporadic> = order.iter().map(|i| tasks[*i]).collect();
+        let (times, why) = match self.share().is_zero() {
+            _ if self.jitter() => {
+                (vec![None; order.len()], "no test of several CPUs covers jitter")
             }
-            false => {
-                let (all, there) = (self.capped(), edf::supply(self.share()));
-                let sorted: Vec<Sporadic> = order.iter().map(|i| all[*i]).collect();
-                let beside = |task: &Sporadic| rta::beside(task, all.len() - 1, m, there);
-                let times = rta::fixed_on(&sorted, &levels, m, there);
-                let both = times.into_iter().zip(&sorted);
-                let times = both.map(|(time, task)| time.into_iter().chain(beside(task)).min());
-                (
-                    times.collect(),
-                    "response times beside best effort's quanta (Bertogna and Cirinei)",
-                )
-            }
+            true => (
+                fixed::guan(&sorted, &levels, m),
+                "the test of global fixed priorities (Guan et al.) does not accept it",
+            ),
+            false => (
+                rta::fixed_on(&sorted, &levels, m, there),
+                "response times beside best effort's quanta (Bertogna and Cirinei) do not accept it",
+            ),
         };
+        let beside = |task: &Sporadic| rta::beside(task, tasks.len() - 1, m, there);
+        let ends = times.into_iter().zip(&sorted);
+        let ends = ends.map(|(time, task)| time.into_iter().chain(beside(task)).min());
         let mut by_task = vec![None; order.len()];
-        order.iter().zip(ends.drain(..)).for_each(|(i, end)| by_task[*i] = end);
+        order.iter().zip(ends).for_each(|(i, end)| by_task[*i] = end);
         let one = |(one, end): (&&Asked, Option<u64>)| match end {
             Some(end) => self.ends(one, end),
-            None => Said::Unknown(format!("{why} do not accept it")),
+            None => Said::Unknown(why.into()),
         };
         Ok(self.tasks.iter().zip(by_task).map(one).collect())
+    }
+
+    fn jitter(&self) -> bool {
+        self.tasks.iter().any(|one| one.one.jitter > 0)
     }
 
     /// Tasks with deadlines by the ends of their periods.

@@ -130,10 +130,11 @@ pub fn enforcing(policy: &CorePolicy) -> impl Iterator<Item = &'static CorePolic
     CORE.iter().filter(good)
 }
 
-/// The set on so many CPUs, in as many clusters if they divide them.
+/// The set on so many CPUs: in the usual clusters if it is in these now, else in as many if they divide the CPUs.
 pub fn with_cpus(set: &TaskSet, cpus: u32) -> TaskSet {
-    let usual = if cpus.is_multiple_of(2) { 2 } else { 1 };
-    let clusters = if cpus.is_multiple_of(set.clusters) { set.clusters } else { usual };
+    let usual = |cpus: u32| if cpus.is_multiple_of(2) { 2 } else { 1 };
+    let stays = set.clusters != usual(set.cpus) && cpus.is_multiple_of(set.clusters);
+    let clusters = if stays { set.clusters } else { usual(cpus) };
     TaskSet { cpus, clusters, ..set.clone() }
 }
 

@@ -42,6 +42,8 @@ const FIXED: Duration = Duration::from_secs(10);
 /// A change is told if it is by this part of what was told before, and not more often than that.
 const TOLD: f64 = 0.25;
 const TELL: Duration = Duration::from_secs(5);
+/// Period of the least budget, reserved for a moment to see whether that can be, ns.
+const PROBED: u64 = 100_000_000;
 /// The greatest budget, as a part of the deadline.
 const MOST: f64 = 0.95;
 /// Where only the period is known, the first budget, as a part of it.
@@ -127,10 +129,21 @@ impl Auto {
     /// The service cannot reserve anything of this period.
     pub fn begin(&mut self, pid: u32, name: &str) -> Result<(), Error> {
         self.kin.look(pid);
-        self.trials.note(0, self.kin.waited());
-        let Some(period) = self.period else { return Ok(()) };
+        self.kin.waited();
+        let Some(period) = self.period else { return self.probe(pid, name) };
         let budget = (period as f64 * FIRST) as u64;
         self.reserve(pid, name, Pulse { period, budget })
+    }
+
+    /// Whether anything can be reserved as asked for; not now, perhaps, for want of room.
+    fn probe(&mut self, pid: u32, name: &str) -> Result<(), Error> {
+        let State::Listening(Some(service)) = &mut self.state else { return Ok(()) };
+        let params = self.params.clone().resized(BUDGET_MIN, PROBED).on_trial();
+        match service.reserve(pid, name, &params) {
+            Ok(grant) => service.release_own(grant.id).map(drop),
+            Err(Error::Refused(_)) => Ok(()),
+            Err(error) => Err(error),
+        }
     }
 
     /// The reservation that it has or had.
@@ -142,7 +155,8 @@ impl Auto {
     }
 
     /// The service, if there is one.
-    pub fn service(self) -> Option<Service> {
+    pub fn service(mut self) -> Option<Service> {
+        self.end_trial();
         match self.state {
             State::Listening(service) => service,
             State::Holding(watch, _) => watch.service,
@@ -239,11 +253,11 @@ impl Auto {
                     self.in_vain(name);
                 }
             }
-            Ok(None) if self.failed.is_none() && self.begun.elapsed() >= IN_VAIN_WAITING => {
+            Ok(None) if self.begun.elapsed() >= IN_VAIN_WAITING => {
                 let State::Listening(Some(service)) = &mut self.state else { return };
                 if self.trials.begin(service, pid, name, &self.params) {
                     self.watcher = Watcher::default();
-                } else if self.begun.elapsed() >= IN_VAIN {
+                } else if self.failed.is_none() && self.begun.elapsed() >= IN_VAIN {
                     self.in_vain(name);
                 }
             }
@@ -274,10 +288,11 @@ impl Auto {
     /// Nothing is reserved for now. It is tried again, with what the program needs by then; why is said once.
     fn put_off(&mut self, name: &str, error: Error) {
         self.watcher = Watcher::default();
-        self.end_trial();
         if matches!(error, Error::NoService { .. } | Error::Protocol(_)) {
+            self.trials.lost();
             self.state = State::Listening(None);
         }
+        self.end_trial();
         let same = |before: &Error| discriminant(before) == discriminant(&error);
         if !self.failed.as_ref().is_some_and(same) {
             complain!(
@@ -397,6 +412,8 @@ impl Auto {
             self.watcher = Watcher::new(Some(Pulse { period: has.period, budget: has.budget }));
         } else {
             controller.restart(period, has.budget, most);
+            // What was enough for jobs of another period says nothing of these.
+            self.needs = Needs::default();
             self.told = None;
         }
         self.tell(name, has);

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Result, bail};
 use onbeat_client::Service;
@@ -138,6 +138,8 @@ impl Facts {
 pub struct Kin {
     /// CPU time of each, when it was looked at last, ns.
     used: BTreeMap<u32, u64>,
+    /// How long each of their threads had waited for CPUs by then, ns.
+    waited: BTreeMap<PathBuf, u64>,
 }
 
 impl Kin {
@@ -155,10 +157,18 @@ impl Kin {
         (all, used)
     }
 
-    /// How long the threads of those that were looked at last have waited for CPUs so far, ns.
-    pub fn waited(&self) -> u64 {
+    /// How long the threads of those that were looked at last have waited for CPUs since this was asked before, ns.
+    pub fn waited(&mut self) -> u64 {
         let threads = |pid: &u32| fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten();
-        self.used.keys().flat_map(threads).flatten().filter_map(|at| waited(&at.path())).sum()
+        let paths = self.used.keys().flat_map(threads).flatten().map(|at| at.path());
+        let now: BTreeMap<PathBuf, u64> =
+            paths.filter_map(|path| Some((path.clone(), waited(&path)?))).collect();
+        let since = |(path, all): (&PathBuf, &u64)| {
+            all.saturating_sub(self.waited.get(path).copied().unwrap_or(0))
+        };
+        let more = now.iter().map(since).sum();
+        self.waited = now;
+        more
     }
 }
 

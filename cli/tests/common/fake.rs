@@ -24,6 +24,8 @@ pub struct World {
     pub asked: Vec<Request>,
     /// The greatest budget that fits, ns; none fits if it is 0.
     pub room: u64,
+    /// Nothing can be reserved at all: why.
+    pub senseless: Option<String>,
     /// No budget can be changed: why.
     pub stuck: Option<String>,
     /// What is told of each reservation's work.
@@ -113,6 +115,9 @@ impl World {
             self.asked.push(request.clone());
         }
         match request {
+            Request::Reserve(_) if self.senseless.is_some() => {
+                error(self.senseless.as_deref().unwrap_or_default())
+            }
             Request::Reserve(r) if r.budget_ns > self.room => {
                 self.refused(r.budget_ns, r.period_ns)
             }

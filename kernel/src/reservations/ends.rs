@@ -3,7 +3,7 @@
 
 use onbeat_model::protocol;
 
-use super::{ABOVE_RENEW, Book, Peer, Problem, State, problem};
+use super::{ABOVE_RENEW, Book, Held, Peer, Problem, State, TRIAL_MOST, problem};
 use crate::engine::Engine;
 use crate::system::System;
 
@@ -91,8 +91,9 @@ impl<E: Engine, S: System> Book<E, S> {
         self.held.values().any(|held| held.connection == Some(connection))
     }
 
-    /// A connection was closed: nobody will ask for the last words of what it had reserved.
+    /// A connection was closed: nobody will ask for the last words of what it had reserved, and trials end.
     pub fn disconnected(&mut self, connection: u64) {
+        self.end_trials_that(|held| held.connection == Some(connection));
         for held in self.held.values_mut() {
             if held.connection == Some(connection) {
                 held.connection = None;
@@ -100,8 +101,28 @@ impl<E: Engine, S: System> Book<E, S> {
         }
     }
 
+    /// Ends a reservation on trial.
+    pub(super) fn end_trial(&mut self, id: u32) {
+        let record = self.record(&self.held[&id]);
+        self.note(Some(record.uid), farewell(&record, "ends, having been on trial"));
+        self.close(id);
+    }
+
+    /// Ends all trials; whether there were any.
+    pub(super) fn end_trials(&mut self) -> bool {
+        self.end_trials_that(|_| true)
+    }
+
+    fn end_trials_that(&mut self, is: impl Fn(&Held) -> bool) -> bool {
+        let trial = |held: &&Held| held.state == State::Live && held.record.trial && is(held);
+        let ids: Vec<u32> = self.held.values().filter(trial).map(|held| held.record.id).collect();
+        ids.iter().for_each(|id| self.end_trial(*id));
+        !ids.is_empty()
+    }
+
     /// Ends what has ended and looks at the CPUs; to be called now and then.
     pub fn tick(&mut self) {
+        self.end_trials_that(|held| held.since.elapsed() >= TRIAL_MOST);
         let ids: Vec<u32> = self.held.keys().copied().collect();
         for id in ids {
             self.settle(id);

@@ -20,7 +20,10 @@ impl<E: Engine, S: System> Book<E, S> {
         // Threads may have one each, but not beside one of the whole process, which is theirs, too.
         let thread = r.thread.unwrap_or(0);
         let same = |h: &&Held| thread == 0 || [0, thread].contains(&h.record.thread);
-        if let Some(h) = self.held.values().filter(lives).find(same) {
+        let there = self.held.values().filter(lives).find(same).map(|h| h.record.id);
+        if let Some(id) = there.filter(|id| !r.trial && self.held[id].record.trial) {
+            self.end_trial(id);
+        } else if let Some(h) = there.map(|id| &self.held[&id]) {
             let whose = match h.record.thread {
                 0 => format!("process {}", r.pid),
                 tid => format!("thread {tid} of process {}", r.pid),
@@ -35,7 +38,11 @@ impl<E: Engine, S: System> Book<E, S> {
             self.part(group, &Newcomer { uid: peer.uid, budget, period, weight: None })?;
         }
         let demand = self.demand(r, affinity, room)?;
-        match self.space(peer, &demand, room, within)? {
+        let mut space = self.space(peer, &demand, room, within)?;
+        if space.is_err() && !r.trial && self.end_trials() {
+            space = self.space(peer, &demand, room, within)?;
+        }
+        match space {
             Ok(place) => self.grant(peer, r, watch, demand, (room, place), within),
             Err(refusal) => Ok(self.refuse(*refusal)),
         }
@@ -291,6 +298,7 @@ impl<E: Engine, S: System> Book<E, S> {
             budget_ns: r.budget_ns,
             period_ns: r.period_ns,
             deadline_ns: r.deadline(),
+            trial: r.trial,
             group: r.group.clone().unwrap_or_default(),
             set,
             ..Default::default()

@@ -340,6 +340,7 @@ fn what_the_scheduler_has_no_room_for_is_an_error_not_a_grant() {
         cpus: None,
         marks: false,
         descendants: false,
+        trial: false,
         value: None,
         class: None,
         group: None,

@@ -201,9 +201,10 @@ impl Order {
     }
 
     /// What of each CPU best effort keeps as its own share, of `asked`: where it has servers, at most
-    /// [`crate::rank::FLOOR`].
+    /// [`crate::rank::FLOOR`]; in whole thousandths, as the core counts, rounded up.
     pub fn share(self, asked: Fraction) -> Fraction {
-        if self.key.ranks() { asked.min(crate::rank::FLOOR) } else { asked }
+        let thousandths = (asked * 1000).ceil() / 1000;
+        if self.key.ranks() { thousandths.min(crate::rank::FLOOR) } else { thousandths }
     }
 
     /// The core's number of its key.

@@ -33,6 +33,10 @@ pub struct Reserve {
     /// Processes that it has started already, and theirs, are served, too, as far as they act as the asker alone.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub descendants: bool,
+    /// It is on trial: it ends with the connection it was made over, 10 s after it began at the latest, or as soon as
+    /// somebody asks for what does not fit beside it. Nobody is promised anything.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub trial: bool,
     /// What a job is worth that ends in time, to policies that choose; what its budget is in ms if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub value: Option<u64>,

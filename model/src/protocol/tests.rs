@@ -15,6 +15,7 @@ fn reserve() -> Reserve {
         cpus: None,
         marks: false,
         descendants: false,
+        trial: false,
         value: None,
         class: None,
         group: None,

@@ -7,7 +7,7 @@ use onbeat_model::policy::Server;
 use onbeat_model::units::Fraction;
 
 use super::{Answer, Asked, Queue, Said};
-use crate::global::{gel, rta, tardiness, tardiness::Supply, union};
+use crate::global::{bcl::bcl_on, gel, gfb::gfb, rta, tardiness, tardiness::Supply, union};
 use crate::one_cpu::delayed::{self, Delayed};
 use crate::one_cpu::edf;
 use crate::sporadic::{Sporadic, Verdict, compare_utilization};
@@ -116,7 +116,8 @@ impl Queue<'_> {
         // so EDZL serves all as EDF does. No test counts best effort's quanta, which are bound to CPUs and go first when
         // they are due: a job can pay for those of all CPUs, one after the other.
         let whole = self.share().is_zero();
-        if !lends && whole && union::any(&tight, m) == Verdict::Schedulable {
+        let test = if self.jitter() { gfb } else { union::any };
+        if !lends && whole && test(&tight, m) == Verdict::Schedulable {
             return self.in_time();
         }
         let served: Vec<Sporadic> = self
@@ -133,13 +134,22 @@ impl Queue<'_> {
             false => tardiness::restricted(&served, &vec![each; m]),
         };
         // By theorem 1 of Erickson, Devi and Baruah, for deadlines before ends of periods.
-        let own = (!laxity && !lends && whole).then(|| gel::g_edf(&tight, m)).flatten();
+        let own =
+            (!laxity && !lends && whole && !self.jitter()).then(|| gel::g_edf(&tight, m)).flatten();
         let times = self.times_on_several();
+        let why = || {
+            match lends && !laxity {
+            true if self.tasks.len() <= m => {
+                "best effort's quanta leave no room by its deadline, and no other test of global EDF covers servers that \
+                 lend"
+                    .into()
+            }
+            true => "no test of global EDF covers servers that lend".into(),
+            false => format!("tardiness has no bound by theorem here; {}", self.load().1),
+        }
+        };
         if bounds.is_none() && own.is_none() && times.iter().all(Option::is_none) {
-            return Err(Said::Unknown(match lends && !laxity {
-                true => "no test of global EDF covers servers that lend".into(),
-                false => format!("tardiness has no bound by theorem here; {}", self.load().1),
-            }));
+            return Err(Said::Unknown(why()));
         }
         let end = |i: usize| {
             let by_theorem = bounds.as_ref().map(|all| served[i].deadline.saturating_add(all[i]));
@@ -149,9 +159,7 @@ impl Queue<'_> {
             [late, times[i]].into_iter().flatten().min()
         };
         let said = self.each(|i| end(i).unwrap_or(u64::MAX))?;
-        let unknown = || {
-            Said::Unknown(format!("its tardiness has no bound by theorem here; {}", self.load().1))
-        };
+        let unknown = || Said::Unknown(why());
         Ok(said
             .into_iter()
             .enumerate()
@@ -163,12 +171,16 @@ impl Queue<'_> {
     fn times_on_several(&self) -> Vec<Option<u64>> {
         let (m, each) = (self.cpus.count_ones() as usize, supply(self.share()));
         let tasks = self.capped();
-        // Where servers lend or are soft others may be served for longer than their budgets. That does not matter under
-        // EDF, as their deadlines are later then, and nowhere if there is a CPU for each.
-        let all = match (self.policy.order.key.heeds_laxity(), self.policy.server) {
-            (_, server) if server.lends() => None,
-            (false, _) => rta::edf_on(&tasks, m, each),
-            (true, Server::CbsHard) => rta::any_order_on(&tasks, m, each),
+        // Others' budgets must begin a period apart, and be served by their own deadlines alone. Those of soft servers
+        // begin early, but are due a period apart; under EDZL who overruns may go first for want of laxity.
+        let laxity = self.policy.order.key.heeds_laxity();
+        let all = match self.policy.server {
+            _ if self.jitter() => None,
+            Server::None | Server::CbsHard if !laxity => rta::edf_on(&tasks, m, each),
+            Server::CbsHard => rta::any_order_on(&tasks, m, each),
+            Server::Cbs if !laxity && bcl_on(&tasks, m, each) == Verdict::Schedulable => {
+                Some(tasks.iter().map(|task| task.deadline).collect())
+            }
             _ => None,
         };
         let one = |(i, task): (usize, &Sporadic)| {

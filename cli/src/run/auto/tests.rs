@@ -165,3 +165,37 @@ fn a_trial_that_shows_no_rhythm_ends_and_is_not_repeated_soon_nor_often() {
     }
     assert!(seat.auto.why_nothing().contains("has no rhythm"), "{}", seat.auto.why_nothing());
 }
+
+#[test]
+fn a_trial_ends_with_the_command_and_one_that_ended_with_its_service_is_repeated() {
+    let mut seat = Seat::new(None);
+    seat.auto.begin(me(), "program").unwrap();
+    let beats = std::mem::take(&mut seat.fake.world().beats);
+    seat.auto.begun -= IN_VAIN;
+    seat.auto.trials.starve();
+    seat.look(1);
+    assert_eq!(seat.budget(), Some(9 * MS), "the trial");
+    seat.fake.restart("g-edf+cbs", u64::MAX);
+    // That it is lost, and found again.
+    seat.look(2);
+    assert_eq!(seat.budget(), None);
+    seat.auto.trials.starve();
+    seat.look(1);
+    assert_eq!(seat.budget(), Some(9 * MS), "another trial");
+    drop(beats);
+    let Seat { fake, auto, .. } = seat;
+    drop(auto.service());
+    assert!(fake.world().held.is_empty());
+}
+
+#[test]
+fn what_can_never_be_reserved_is_refused_before_the_program_begins() {
+    let mut seat = Seat::new(None);
+    seat.fake.world().senseless = Some("there is no CPU 9".into());
+    let why = seat.auto.begin(me(), "program").unwrap_err();
+    assert!(why.to_string().contains("there is no CPU 9"), "{why}");
+    seat.fake.world().senseless = None;
+    seat.fake.world().room = 0;
+    seat.auto.begin(me(), "program").unwrap();
+    assert!(seat.fake.world().held.is_empty());
+}

@@ -26,3 +26,48 @@ fn who_gives_back_its_own_gives_back_nothing_that_came_to_have_the_number() {
         assert!(matches!(book.answer(theirs, own(id)), Response::Released(_)));
     }
 }
+
+fn on_trial(pid: u32, budget_ms: u64, period_ms: u64) -> Request {
+    let Request::Reserve(r) = ask(pid, budget_ms, period_ms) else { unreachable!() };
+    Request::Reserve(Reserve { trial: true, ..r })
+}
+
+#[test]
+fn a_trial_ends_with_its_connection_and_what_is_promised_does_not() {
+    let (mut book, fake) = book(Order::GLOBAL_EDF, 4);
+    fake.process(10, 1000, 1);
+    fake.process(11, 1000, 1);
+    granted(book.answer(USER, on_trial(10, 9, 10)));
+    granted(book.answer(USER, ask(11, 5, 40)));
+    book.disconnected(USER.connection);
+    assert_eq!((book.live(), book.reservations()[0].pid), (1, 11));
+    // Nor does one last for ever whose connection stays.
+    let id = granted(book.answer(USER, on_trial(10, 9, 10)));
+    book.tick();
+    assert_eq!(book.live(), 2);
+    let held = book.held.get_mut(&id).unwrap();
+    held.since = held.since.checked_sub(TRIAL_MOST).unwrap();
+    book.tick();
+    assert_eq!(book.live(), 1);
+}
+
+#[test]
+fn a_trial_gives_way_to_what_does_not_fit_beside_it_and_to_its_programs_own_reservation() {
+    let (mut book, fake) = book(Order::PARTITIONED_EDF, 1);
+    (10..14).for_each(|pid| fake.process(pid, 0, 1));
+    granted(book.answer(ROOT, on_trial(10, 9, 10)));
+    // No trial gives way to another, ...
+    refused(book.answer(ROOT, on_trial(11, 5, 10)));
+    assert_eq!(book.reservations()[0].pid, 10);
+    // ... and it stays where there is room.
+    granted(book.answer(ROOT, ask(11, 1, 100)));
+    assert_eq!(book.live(), 2);
+    granted(book.answer(ROOT, ask(12, 5, 10)));
+    let left: Vec<u32> = book.reservations().iter().map(|r| r.pid).collect();
+    assert_eq!(left.len(), 2, "{left:?}");
+    assert!(left.contains(&11) && left.contains(&12), "{left:?}");
+    granted(book.answer(ROOT, on_trial(13, 1, 10)));
+    granted(book.answer(ROOT, ask(13, 2, 10)));
+    assert!(failed(book.answer(ROOT, on_trial(13, 1, 10))).contains("already has reservation"));
+    assert!(book.reservations().iter().all(|r| !r.trial));
+}
