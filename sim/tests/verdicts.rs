@@ -112,4 +112,46 @@ proptest! {
             }
         }
     }
+
+    /// No more reservations than CPUs, each with nearly all that is proven to fit, whatever the others take.
+    #[test]
+    fn no_more_reservations_than_cpus_are_in_time_whatever_the_others_take(
+        cpus in 2..5u32, share in prop_oneof![Just(5u64), 1..20u64], hogs in prop_oneof![4 => 1..4usize, 1 => 4..40usize],
+        tasks in proptest::collection::vec((4..10usize, 90..101u64, 0..100u64, 100..300u64), 2..5),
+    ) {
+        let n = tasks.len().min(cpus as usize);
+        // C + m/(m - n + 1) (0.01 share r + (1 - 0.01 share) 3 ms) = r.
+        let times = f64::from(cpus) / f64::from(cpus - n as u32 + 1);
+        let part = share as f64 / 100.0;
+        let mut text = format!(
+            "cpus = {cpus}\nduration = \"3s\"\nbest_effort_share = \"{share}%\"\nbest_effort = {{ count = {hogs} }}\n"
+        );
+        for (i, (period, fill, offset, work)) in tasks.iter().take(n).enumerate() {
+            let period = PERIODS[*period];
+            let most = period as f64 * (1.0 - times * part) - times * (1.0 - part) * 3_000.0;
+            let budget = (most * *fill as f64 / 100.0).max(50.0) as u64;
+            let work = if i == 0 { budget } else { budget * work / 100 };
+            text += &format!(
+                "[[task]]\nname = \"t{i}\"\nperiod = \"{period}us\"\nbudget = \"{budget}us\"\noffset = \"{}us\"\n\
+                 work = {{ constant = \"{work}us\" }}\n",
+                period * offset / 100
+            );
+        }
+        for name in [
+            "g-edf+cbs-hard", "g-edf+cbs", "g-edzl+cbs-hard", "g-edzl+cbs-predict", "g-edzl+cbs-slack", "g-edf+cbs-slack",
+            "rm+cbs-hard", "rm+cbs",
+        ] {
+            let set = TaskSet::from_bytes(text.as_bytes(), Path::new("set.toml")).unwrap();
+            let policy = name.parse::<Policy>().unwrap();
+            let policy = policy.core().unwrap();
+            let judged = judge(&set, policy);
+            let within = PERIODS[tasks[0].0] as f64 * (1.0 - times * part) > times * (1.0 - part) * 3_000.0 + 50.0;
+            prop_assert!(!within || judged.late[0] == Some(0), "{}: {:?} of {}", name, judged, text);
+            let run = onbeat_sim::simulate(&set, policy).unwrap();
+            let (_, figures) = detailed(&run);
+            if judged.late[0] == Some(0) {
+                prop_assert!(figures[0].tardiness_max_ms <= GRAIN, "{}: {} ms in {}", name, figures[0].tardiness_max_ms, text);
+            }
+        }
+    }
 }

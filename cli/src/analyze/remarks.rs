@@ -3,8 +3,14 @@
 
 use std::fmt::Write;
 
-use onbeat_model::taskset::TaskSet;
+use onbeat_model::taskset::{Overheads, TaskEntry, TaskSet};
 use onbeat_model::units::{Fraction, format_duration, format_percent};
+
+/// How long jobs of a task may take, ns, and its budget, if they may take more than that.
+pub fn beyond_budget(task: &TaskEntry) -> Option<(u64, u64)> {
+    let longest = task.work.longest()? * u64::from(task.threads);
+    task.budget.filter(|budget| longest > *budget).map(|budget| (longest, budget))
+}
 
 /// What the answers do not say; `tested`: those of tests are among them.
 pub fn remarks(set: &TaskSet, tested: bool) -> String {
@@ -30,10 +36,7 @@ pub fn remarks(set: &TaskSet, tested: bool) -> String {
         );
     }
     for task in &set.tasks {
-        let longest = task.work.longest().map(|longest| longest * u64::from(task.threads));
-        if let (Some(longest), Some(budget)) = (longest, task.budget)
-            && longest > budget
-        {
+        if let Some((longest, budget)) = beyond_budget(task) {
             let _ = writeln!(
                 text,
                 "\nJobs of {} take up to {}, more than their budget of {}: the answers hold only \
@@ -43,6 +46,10 @@ pub fn remarks(set: &TaskSet, tested: bool) -> String {
                 format_duration(budget)
             );
         }
+    }
+    if set.overheads != Overheads::default() {
+        text += "\nThe costs of `[overheads]` are not counted, which `onbeat sim` charges: add to each task as `overhead` what a\n\
+                 job of it may pay, a dispatch and a preemption for each that may come before it.\n";
     }
     if tested && *set.best_effort_share.numer() > 0 {
         let _ = writeln!(

@@ -16,6 +16,7 @@ use onbeat_model::units::{format_duration, format_percent};
 use serde_json::{Value, json};
 
 use super::columns::{Align, Columns, bounds};
+use super::remarks::beyond_budget;
 use crate::playable;
 
 /// Changes that would make a set fit are looked for so long.
@@ -38,6 +39,8 @@ pub struct Verdict {
     in_time: Option<&'static str>,
     names: Vec<String>,
     left_out: Vec<String>,
+    /// Those whose jobs may take more than their budgets.
+    beyond_budget: Vec<String>,
 }
 
 /// By what a line is judged.
@@ -157,6 +160,12 @@ impl Verdict {
             in_time,
             names: names(set),
             left_out: left_out(set).into_iter().map(str::to_owned).collect(),
+            beyond_budget: set
+                .tasks
+                .iter()
+                .filter(|t| beyond_budget(t).is_some())
+                .map(|t| t.name.clone())
+                .collect(),
         }
     }
 
@@ -334,6 +343,8 @@ impl Verdict {
             "policies": self.judged.iter().map(one).collect::<Value>(),
             "not_covered": self.not_covered,
             "left_out": self.left_out,
+            "beyond_budget": self.beyond_budget,
+            "names": self.names,
         })
     }
 
