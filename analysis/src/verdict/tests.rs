@@ -274,3 +274,44 @@ fn beside_a_group_whose_members_may_run_at_a_time_nobody_is_proven_in_time() {
     let judged = under(&set(&text), "g-edzl+cbs-predict");
     assert_eq!((judged.fits, judged.late), (Fits::Unproven, vec![None, None]));
 }
+
+#[test]
+fn with_jitter_budgets_begin_less_than_a_period_apart_and_no_response_time_on_several_cpus_counts()
+{
+    // Two jobs of each of two others, one behind the other, take both CPUs for 200 ms: 700 + 200 + quanta > 880 ms.
+    let others = |jitter: &str| task("h", 100, 1000, &format!("count = 2\n{jitter}"));
+    let me = "[[task]]\nname = \"me\"\nbudget = \"700ms\"\nperiod = \"1100ms\"\ndeadline = \"880ms\"\n\
+              work = { constant = \"1ms\" }\n";
+    let of = |jitter: &str, share: &str| {
+        set(&format!("cpus = 2\nbest_effort_share = \"{share}\"\n{}{me}", others(jitter)))
+    };
+    for share in ["0%", "5%"] {
+        assert_eq!(fits(&of("", share), "rm+cbs"), Fits::Yes, "{share}");
+        let judged = under(&of("jitter = \"750ms\"", share), "rm+cbs");
+        assert_ne!(judged.late.last(), Some(&Some(0)), "{share}: {}", judged.binds);
+    }
+}
+
+#[test]
+fn a_share_is_served_and_counted_in_whole_thousandths() {
+    // 99.91 of 100 s beside 0.04 %, which are served as 0.1 %.
+    let two = |budget: u64| {
+        set(&format!(
+            "cpus = 2\nbest_effort_share = \"0.04%\"\n{}",
+            task("a", budget, 100_000, "count = 2")
+        ))
+    };
+    for policy in ["p-edf+cbs-hard", "g-edzl+cbs-predict", "g-edf+cbs-hard", "rm+cbs-hard"] {
+        assert_ne!(fits(&two(99_910), policy), Fits::Yes, "{policy}");
+    }
+    // In the quanta of both CPUs: 99.79 s + 2 (0.1 s + 3 ms) are 99.996 s.
+    assert_eq!(fits(&two(99_790), "g-edzl+cbs-predict"), Fits::Yes);
+}
+
+#[test]
+fn of_members_of_a_purse_that_makes_them_wait_no_lateness_is_said() {
+    let purse = "[[purse]]\nname = \"p\"\nperiod = \"100ms\"\nbudget = \"10ms\"\n";
+    let tasks = task("a", 10, 100, "purse = \"p\"") + &task("b", 10, 100, "purse = \"p\"");
+    let judged = under(&set(&format!("cpus = 2\n{purse}{tasks}")), "g-edzl+cbs-hard");
+    assert_eq!((judged.fits, judged.late), (Fits::No, vec![None, None]));
+}

@@ -41,6 +41,18 @@ impl Seat {
         Self { fake, auto, signals: Signals::block().unwrap() }
     }
 
+    /// One that is starved and has a trial, and the rhythm that it does not show yet.
+    fn on_trial() -> (Self, Vec<Beat>) {
+        let mut seat = Self::new(None);
+        seat.auto.begin(me(), "program").unwrap();
+        let beats = std::mem::take(&mut seat.fake.world().beats);
+        seat.auto.begun -= IN_VAIN;
+        seat.auto.trials.starve();
+        seat.look(1);
+        assert_eq!(seat.budget(), Some(9 * MS), "the trial");
+        (seat, beats)
+    }
+
     /// Looks so often, all times that it waits for being over.
     fn look(&mut self, times: usize) {
         for _ in 0..times {
@@ -129,13 +141,7 @@ fn a_rhythm_that_finds_no_room_or_no_service_is_reserved_for_later() {
 
 #[test]
 fn a_program_whose_rhythm_waiting_hides_has_a_reservation_for_some_seconds_to_show_it() {
-    let mut seat = Seat::new(None);
-    seat.auto.begin(me(), "program").unwrap();
-    let beats = std::mem::take(&mut seat.fake.world().beats);
-    seat.auto.begun -= IN_VAIN;
-    seat.auto.trials.starve();
-    seat.look(1);
-    assert_eq!(seat.budget(), Some(9 * MS), "the trial");
+    let (mut seat, beats) = Seat::on_trial();
     seat.fake.world().beats = beats;
     seat.look(2);
     let held = seat.fake.world().held.clone();
@@ -168,20 +174,13 @@ fn a_trial_that_shows_no_rhythm_ends_and_is_not_repeated_soon_nor_often() {
 
 #[test]
 fn a_trial_ends_with_the_command_and_one_that_ended_with_its_service_is_repeated() {
-    let mut seat = Seat::new(None);
-    seat.auto.begin(me(), "program").unwrap();
-    let beats = std::mem::take(&mut seat.fake.world().beats);
-    seat.auto.begun -= IN_VAIN;
-    seat.auto.trials.starve();
-    seat.look(1);
-    assert_eq!(seat.budget(), Some(9 * MS), "the trial");
+    let (mut seat, _) = Seat::on_trial();
     seat.fake.restart("g-edf+cbs", u64::MAX);
     seat.look(1);
     assert_eq!(seat.budget(), None, "it is lost");
     seat.auto.trials.starve();
     seat.look(1);
     assert_eq!(seat.budget(), Some(9 * MS), "another trial");
-    drop(beats);
     let Seat { fake, auto, .. } = seat;
     drop(auto.service());
     assert!(fake.world().held.is_empty());
