@@ -24,6 +24,7 @@ OB_FN void ob_server_begin(ob_p ob OB_ARG, ob_server_p sv OB_ARG, u64 now)
 	sv->begun = sv->consumed;
 	ob_work_begin(sv, now);
 	sv->urgent = 0;
+	sv->later = 0;
 	sv->late = 0;
 	sv->soon = 0;
 	sv->rank = OB_RANK_LEFT;

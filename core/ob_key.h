@@ -113,11 +113,11 @@ OB_FN void ob_server_dismiss(ob_p ob OB_ARG, ob_server_p sv OB_ARG)
 #define OB_SURE 3
 
 /* The deadline that `sv` has while there is slack. A job that runs on the budget of a later period
- * is late and keeps its own: among late ones who fell behind first catches up first, as under first
- * come, first served, whose greatest tardiness is hard to beat. */
+ * keeps its own: among late ones who fell behind first catches up first, as under first come, first
+ * served, whose greatest tardiness is hard to beat. */
 OB_INLINE u64 ob_key_due(ob_server_p sv)
 {
-	return sv->late && !sv->spent ? ob_min(sv->release + sv->deadline, sv->s) : sv->s;
+	return sv->later && !sv->spent ? ob_min(sv->release + sv->deadline, sv->s) : sv->s;
 }
 
 /* While there is slack: what is likely to need longer begins sooner, as long as that can make it be

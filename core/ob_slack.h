@@ -170,7 +170,7 @@ OB_FN void ob_slack_add(ob_p ob OB_ARG, ob_domain_p d OB_ARG, ob_server_p sv OB_
 	s64 e = ob_pledged(sv, left, now);
 	ob_node_p next = ob_tree_next(&sv->pledge);
 
-	if (sv->state && (sv->spent || sv->late || ob_policy_lends(sv) == OB_LENDS_START))
+	if (sv->state && (sv->spent || sv->later || ob_policy_lends(sv) == OB_LENDS_START))
 		d->sum.claims++;
 	if (d->sum.fresh <= left) {
 		ob_slack_gap(ob, d, &sv->pledge, d->sum.fresh, now);

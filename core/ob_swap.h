@@ -65,6 +65,7 @@ OB_FN void ob_rule_leave(ob_p ob OB_ARG, ob_server_p sv OB_ARG, u64 now)
 	ob_due_set(ob, &sv->due, OB_DUE_SPENT, 0);
 	sv->urgent = 0;
 	sv->soon = 0;
+	sv->later = 0;
 	sv->late = 0;
 	sv->rank = OB_RANK_LEFT;
 	ob_due_set(ob, &sv->due, OB_DUE_LAXITY, 0);

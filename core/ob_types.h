@@ -153,7 +153,8 @@ struct ob_server {
 	u8 counted; /* its share is in domain->bandwidth */
 	u8 demoted; /* best effort's equal */
 	u8 spent;   /* no budget is left until the next, only slack */
-	u8 late;    /* its job runs on the budget of a later period */
+	u8 later;   /* its job runs on the budget of a later period */
+	u8 late;    /* and did so no sooner than its deadline */
 	u8 soon;    /* EDZL: laxity ends within OB_MARGIN */
 	u8 wants;   /* its group counts it as awake */
 	u8 broke;   /* it rests because a purse is empty */

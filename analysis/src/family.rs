@@ -44,6 +44,9 @@ pub struct UnknownFamily(String);
 pub const CPUS: u32 = 4;
 /// Best-effort processes of every set, one for each CPU.
 pub const BEST_EFFORT: u32 = 4;
+/// Threads of a simulated set wake up to that much after a release, ns, as on a kernel: exact distances between
+/// releases, which no timer keeps, favour some policies.
+pub const WAKE: u64 = 20 * US;
 /// Works are drawn for so long at a time, ns, and their mean is what it should be over each such reel: the first 20 s
 /// of a longer run are those of a shorter one.
 pub const REEL: u64 = 20 * SEC;
@@ -147,7 +150,7 @@ impl Family {
             max_share: None,
             clusters: 2,
             kernel: Kernel::Plain,
-            overheads: Overheads::default(),
+            overheads: Overheads { wake: WAKE, ..Overheads::default() },
             groups: Vec::new(),
             purses: Vec::new(),
             resources: Vec::new(),

@@ -286,7 +286,7 @@ fn clusters(cpus: u32) -> u32 {
 /// What a switch costs the lab's kernel: its paths take so many instructions, and with k CPUs busy
 /// an instruction takes k ns (docs/lab.md).
 fn overheads(cpus: u32) -> Overheads {
-    Overheads { dispatch: u64::from(cpus) * DISPATCH, preemption: 0, migration: 0 }
+    Overheads { dispatch: u64::from(cpus) * DISPATCH, ..Overheads::default() }
 }
 const DISPATCH: u64 = 4 * US;
 

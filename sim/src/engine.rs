@@ -133,7 +133,7 @@ impl Engine {
         let mut releases = Releases::new(tasks.len());
         for (i, t) in tasks.iter().enumerate() {
             if t.work.kind == Kind::Endless || t.work.jobs() > 0 {
-                releases.set(i, t.release);
+                releases.set(i, t.wakes(i, overheads.wake));
             }
         }
         let has_jobs = |t: &&Task| t.work.kind == Kind::Jobs && t.work.jobs() > 0;

@@ -159,7 +159,7 @@ pub enum Kernel {
     Rt,
 }
 
-/// Costs the simulator charges to the CPU, ns.
+/// What the simulator charges to the CPU, and how late it wakes threads, ns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Overheads {
     /// Each switch to another task on a CPU.
@@ -168,6 +168,8 @@ pub struct Overheads {
     pub preemption: u64,
     /// In addition, when the task last ran on another CPU.
     pub migration: u64,
+    /// A job's thread wakes up to that much after its release; no CPU time.
+    pub wake: u64,
 }
 
 /// One `[[task]]` entry: `count` equal periodic tasks. Times in ns.

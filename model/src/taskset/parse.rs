@@ -463,7 +463,7 @@ fn kernel(top: &Table<'_, '_>) -> Result<Kernel, Fault> {
 }
 
 fn overheads(top: &Table<'_, '_>) -> Result<Overheads, Fault> {
-    let known = ["dispatch", "preemption", "migration"];
+    let known = ["dispatch", "preemption", "migration", "wake"];
     let Some(t) = top.table("overheads", "[overheads]", "{ dispatch = \"2us\" }", &known)? else {
         return Ok(Overheads::default());
     };
@@ -472,6 +472,7 @@ fn overheads(top: &Table<'_, '_>) -> Result<Overheads, Fault> {
         dispatch: get("dispatch")?,
         preemption: get("preemption")?,
         migration: get("migration")?,
+        wake: get("wake")?,
     })
 }
 

@@ -65,7 +65,10 @@ fn every_key_arrives_where_it_belongs() {
     assert_eq!(set.best_effort_share, Fraction::new(1, 40));
     assert_eq!(set.max_share, Some(Fraction::new(39, 40)));
     assert_eq!(set.kernel, Kernel::Rt);
-    assert_eq!(set.overheads, Overheads { dispatch: 2 * US, preemption: US, migration: 5 * US });
+    assert_eq!(
+        set.overheads,
+        Overheads { dispatch: 2 * US, preemption: US, migration: 5 * US, wake: 0 }
+    );
     let movie = &set.tasks[0];
     assert_eq!((movie.count, movie.period, movie.deadline), (6, 41 * MS, 40 * MS));
     assert_eq!((movie.budget, movie.offset, movie.stagger), (Some(25 * MS), MS, 160 * US));

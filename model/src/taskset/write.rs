@@ -36,11 +36,14 @@ impl TaskSet {
             line(&mut text, "max_share", &quoted(&format_percent(share)));
         }
         if self.overheads != Overheads::default() {
-            let Overheads { dispatch, preemption, migration } = self.overheads;
+            let Overheads { dispatch, preemption, migration, wake } = self.overheads;
             text.push_str("\n[overheads]\n");
-            for (key, ns) in
-                [("dispatch", dispatch), ("preemption", preemption), ("migration", migration)]
-            {
+            for (key, ns) in [
+                ("dispatch", dispatch),
+                ("preemption", preemption),
+                ("migration", migration),
+                ("wake", wake),
+            ] {
                 line(&mut text, key, &time(ns));
             }
         }
@@ -291,7 +294,7 @@ mod tests {
             max_share = "37.5%"
             clusters = 3
             kernel = "rt"
-            overheads = { dispatch = "1us", migration = "7ns" }
+            overheads = { dispatch = "1us", migration = "7ns", wake = "20us" }
             [best_effort]
             count = 2
             nice = -3

@@ -4,9 +4,24 @@
 use onbeat_core::ffi;
 use onbeat_model::event::{Event, EventKind};
 
-use super::{Detail, Engine};
+use super::{Detail, Engine, Task};
 use crate::core::NOBODY;
 use crate::load::Kind;
+
+impl Task {
+    /// When the thread of task `i` wakes for its job: at the release, or up to `most` later by what is drawn from both
+    /// numbers (Fibonacci hashing).
+    pub(super) fn wakes(&self, i: usize, most: u64) -> u64 {
+        if most == 0 || self.work.kind != Kind::Jobs {
+            return self.release;
+        }
+        let drawn = ((i as u64) << 32 | self.job as u64)
+            .wrapping_add(1)
+            .wrapping_mul(0x9E37_79B9_7F4A_7C15)
+            >> 32;
+        self.release + drawn * (most + 1) / (1 << 32)
+    }
+}
 
 impl Engine {
     /// Task `i` takes up its next job.
@@ -112,7 +127,7 @@ impl Engine {
         self.core.sleep(i, self.now);
         let t = &self.tasks[i];
         if t.job < t.work.jobs() && !self.blocked_by_frames(i) {
-            self.releases.set(i, t.release);
+            self.releases.set(i, t.wakes(i, self.overheads.wake));
         }
     }
 
