@@ -53,8 +53,8 @@ OB_FN void ob_lend_replenished(ob_p ob OB_ARG, ob_server_p sv OB_ARG, u64 now)
 		ob_server_set(ob, sv, now, sv->e, now + sv->deadline);
 	}
 	sv->later = 1;
-	/* It need not be late: who wakes a moment before its last deadline has that pair until then,
-	 * and no timer is exact. */
+	/* It need not be late: who wakes a moment before its last deadline has that pair until
+	 * then, and no timer is exact. */
 	sv->late = now >= sv->release + sv->deadline;
 	sv->soon = 0;
 	ob_slack_claim(ob, sv, now);

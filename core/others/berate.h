@@ -63,17 +63,16 @@ OB_FN u64 ob_berate_lead(ob_p ob OB_ARG, ob_task_p t OB_ARG)
 }
 
 /* How far away, in virtual time, the deadline for the next `use` ns is: by no more than that of who
- * is bound by the CPU. */
-OB_INLINE u64 ob_berate_far(ob_p ob, ob_task_p t, u64 use)
+ * is bound by the CPU, which it may lead by `lead`. */
+OB_INLINE u64 ob_berate_far(ob_task_p t, u64 use, u64 lead)
 {
-	return ob_min(ob_berate_virtual(t, use) + OB_BERATE_FAR - ob_berate_lead(ob, t),
-		      OB_BERATE_FAR);
+	return ob_min(ob_berate_virtual(t, use) + OB_BERATE_FAR - lead, OB_BERATE_FAR);
 }
 
 /* `t` has a deadline for the next `use` ns, which expires after `most` ns. */
-OB_INLINE void ob_berate_ask(ob_p ob, ob_task_p t, u64 use, u64 most)
+OB_INLINE void ob_berate_ask(ob_task_p t, u64 use, u64 most, u64 lead)
 {
-	t->due = t->vtime + ob_berate_far(ob, t, use);
+	t->due = t->vtime + ob_berate_far(t, use, lead);
 	t->expires = t->used + most;
 }
 
@@ -82,15 +81,14 @@ OB_INLINE void ob_berate_ask(ob_p ob, ob_task_p t, u64 use, u64 most)
 
 /* `t` has woken. Its jobs vary: up to twice as much is done by the same deadline, where turns need
  * not be shorter, but no more than it may lead by: its deadline may be no nearer than others'. */
-OB_INLINE void ob_berate_woke(ob_p ob, ob_task_p t, u64 turn)
+OB_INLINE void ob_berate_woke(ob_p ob, ob_task_p t, u64 turn, u64 lead)
 {
 	/* Of a new one nothing is known: a slice. */
 	u64 use = t->burst ?: ob->slice, most = ob_max(use + t->burst, OB_BERATE_LEAST);
 
-	most = ob_min(most, turn < ob->slice ? turn
-					     : ob_max(ob_berate_lead(ob, t) * t->weight / OB_WEIGHT,
-						      OB_BERATE_LEAST));
-	ob_berate_ask(ob, t, ob_min(use, most), most);
+	most = ob_min(
+	    most, turn < ob->slice ? turn : ob_max(lead * t->weight / OB_WEIGHT, OB_BERATE_LEAST));
+	ob_berate_ask(t, ob_min(use, most), most, lead);
 }
 
 /* Who is known to use next to nothing does not wait for others to catch up. */
@@ -134,14 +132,15 @@ OB_INLINE void ob_berate_place(ob_p ob, ob_task_p t, u64 most, u64 from)
 {
 	/* A new one has had no less than its part. */
 	u64 credit = t->told ? ob->slice / 2 : t->vtime ? OB_BERATE_CREDIT : ob->slice;
+	u64 lead = from == OB_NEVER && (most == OB_NEVER || !t->burst) ? 0 : ob_berate_lead(ob, t);
 
 	/* What it may lead others by when it wakes, and uses then, it has had here. */
 	if (most != OB_NEVER && t->burst)
-		most += ob_berate_lead(ob, t) + ob_berate_virtual(t, t->burst);
+		most += lead + ob_berate_virtual(t, t->burst);
 	if (from != OB_NEVER)
 		t->vtime = ob_max(ob_min(t->vtime, most), from - ob_min(credit, from));
 	if (from != OB_NEVER) {
-		ob_berate_woke(ob, t, ob_berate_turn(ob));
+		ob_berate_woke(ob, t, ob_berate_turn(ob), lead);
 	} else if (!t->expires) {
 		/* From a reservation, awake: it has had more than that, and is the equal of who is
 		 * bound by the CPU. With a nearer deadline each time it would stay before them. */
@@ -184,7 +183,7 @@ OB_INLINE void ob_berate_begin(ob_p ob, ob_cpu_p c, ob_task_p t)
 	if (t->vtime + ob->slice < c->vtime)
 		ob_berate_pull(ob, c, t);
 	if (!t->expires)
-		ob_berate_woke(ob, t, ob->slice);
+		ob_berate_woke(ob, t, ob->slice, ob_berate_lead(ob, t));
 }
 
 /* Whether, once `t` has run for `ran` ns more, its deadline will have expired. The kernel's ticks
@@ -209,7 +208,7 @@ OB_FN void ob_berate_ran(ob_p ob OB_ARG, ob_task_p t OB_ARG, u64 ran)
 		return;
 	turn = ob_berate_turn(ob);
 	if (turn == ob->slice && t->used < ob->slice) {
-		ob_berate_ask(ob, t, t->used, ob_max(t->used, OB_BERATE_LEAST));
+		ob_berate_ask(t, t->used, ob_max(t->used, OB_BERATE_LEAST), ob_berate_lead(ob, t));
 		return;
 	}
 	t->due = t->vtime + OB_BERATE_FAR;
@@ -262,7 +261,7 @@ OB_INLINE u64 ob_berate_renewed(ob_p ob, ob_task_p t, u64 ran)
 	u64 used = t->used + ran;
 
 	return t->vtime + ob_berate_virtual(t, ran) +
-	       (used < ob->slice ? ob_berate_far(ob, t, used) : OB_BERATE_FAR);
+	       (used < ob->slice ? ob_berate_far(t, used, ob_berate_lead(ob, t)) : OB_BERATE_FAR);
 }
 
 /* By what `t` goes before whom it takes the CPU from: messages that come one by one are best read
