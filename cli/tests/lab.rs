@@ -44,6 +44,20 @@ fn two_runs_of_one_file_give_the_same_json_also_with_our_scheduler_loaded() {
 }
 
 #[test]
+fn where_scenes_need_more_than_budgets_the_default_has_far_fewer_late_jobs_than_sched_fifo() {
+    build_the_guests_programs();
+    // On timers that wake threads at no exact distances: simulated, the default has a third of those of `g-fifo`.
+    let set = ["family", "scenes", "--seed", "50001", "--sets", "1", "--seconds", "4"];
+    let by = ["--by", "lab", "--policies", "fifo", "--json"];
+    let report = object(&onbeat(&[&set[..], &by].concat()));
+    let policies = &report["families"][0]["policies"];
+    let late = |i: usize| policies[i]["late"].as_u64().unwrap();
+    assert_eq!(policies[0]["policy"], "fifo");
+    assert_eq!(policies[1]["owed_late"], 0);
+    assert!(late(0) > 20 && 2 * late(1) < late(0), "fifo {}, default {}", late(0), late(1));
+}
+
+#[test]
 fn a_refused_reservation_is_that_policys_result_and_the_others_still_run() {
     build_the_guests_programs();
     let file = File::new(
