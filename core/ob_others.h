@@ -177,7 +177,7 @@ OB_FN void ob_others_wake(ob_p ob OB_ARG, ob_task_p t OB_ARG, u64 now)
 	}
 	at = has && !has->server ? ob_among_passes(ob, c, has, t) : OB_NEVER;
 	if (at < c->timer) {
-		c->timer = ob_max(at, now + (t->told ? 2 * OB_WAKE_GRAIN : 1));
+		c->timer = ob_max(at, now + (t->told ? OB_TOLD_GRAIN : 1));
 		ob->rearm |= OB_BIT(c->id);
 	}
 }

@@ -11,6 +11,9 @@
 /* By so much of virtual time who wakes must as a rule be before who runs to have the CPU at once.
  * Less gains nobody anything but switches, where many threads send each other messages. */
 #define OB_WAKE_GRAIN 500000ULL
+/* By so much, a slice, who was woken by a thread: messages that come one by one are best read
+ * together, and who wrote them sleeps soon. */
+#define OB_TOLD_GRAIN (8 * OB_WAKE_GRAIN)
 
 /* All best-effort threads of one CPU have a turn within this time, ns, as long as turns need not be
  * shorter than the least: with reservations the share alone must do for it. */

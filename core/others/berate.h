@@ -268,7 +268,7 @@ OB_INLINE u64 ob_berate_renewed(ob_p ob, ob_task_p t, u64 ran)
  * together. */
 OB_INLINE u64 ob_berate_threshold(ob_task_p t)
 {
-	return t->node.key + (t->told ? OB_WAKE_GRAIN : 0);
+	return t->node.key + (t->told ? OB_TOLD_GRAIN : 0);
 }
 
 OB_INLINE u64 ob_berate_beats(ob_p ob, ob_task_p t, ob_task_p other, u64 ran)
