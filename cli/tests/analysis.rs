@@ -208,6 +208,22 @@ fn a_sweep_counts_no_set_that_it_could_not_draw() {
 }
 
 #[test]
+fn threads_that_wake_late_are_said_not_to_count_but_as_jitter() {
+    let set = |wake: &str| {
+        File::new(format!(
+            "cpus = 1\nduration = \"1s\"\n{wake}[[task]]\nname = \"a\"\nperiod = \"10ms\"\nbudget = \"2ms\"\n\
+             work = {{ constant = \"1ms\" }}\n"
+        ))
+    };
+    let told = |wake: &str| said(&onbeat(&["analyze", set(wake).path()]));
+    let wakes = told("overheads = { wake = \"20us\" }\n");
+    assert!(wakes.contains("add jitter = \"20us\" to each task"), "{wakes}");
+    assert!(!wakes.contains("`overhead`"), "it costs no CPU time: {wakes}");
+    let costs = told("overheads = { dispatch = \"2us\" }\n");
+    assert!(costs.contains("`overhead`") && !costs.contains("jitter ="), "{costs}");
+}
+
+#[test]
 fn analysis_promises_nothing_where_it_does_not_hold() {
     let set = "cpus = 2\nduration = \"1s\"\npolicies = [\"g-edf\"]\n[[task]]\nname = \"a\"\ncount = 2\n\
         period = \"10ms\"\nbudget = \"8ms\"\nwork = { constant = \"8ms\" }\n";

@@ -47,7 +47,16 @@ pub fn remarks(set: &TaskSet, tested: bool) -> String {
             );
         }
     }
-    if set.overheads != Overheads::default() {
+    let wake = set.overheads.wake;
+    if wake > 0 {
+        let _ = writeln!(
+            text,
+            "\nThat threads wake up to {0} late (`wake` under `[overheads]`) is not counted: add jitter = \"{0}\" to \
+             each task.",
+            format_duration(wake)
+        );
+    }
+    if set.overheads != (Overheads { wake, ..Overheads::default() }) {
         text += "\nThe costs of `[overheads]` are not counted, which `onbeat sim` charges: add to each task as `overhead` what a\n\
                  job of it may pay, a dispatch and a preemption for each that may come before it.\n";
     }

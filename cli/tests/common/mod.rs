@@ -25,8 +25,10 @@ pub fn build_the_guests_programs() {
     static BUILT: Once = Once::new();
     BUILT.call_once(|| {
         let mut cargo = Command::new(env!("CARGO"));
-        // Of the whole workspace: chosen packages are other programs, with other features of their libraries.
-        cargo.args(["build", "--quiet", "--workspace", "--bins"]);
+        // Of the whole workspace, and with its tests: else they are other programs, with other features of their
+        // libraries, which would take turns with those that `cargo test` puts there, and guests boot now these, now
+        // those.
+        cargo.args(["build", "--quiet", "--workspace", "--bins", "--tests"]);
         if Path::new(env!("CARGO_BIN_EXE_onbeat")).parent().unwrap().ends_with("release") {
             cargo.arg("--release");
         }

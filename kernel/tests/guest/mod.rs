@@ -28,8 +28,9 @@ pub fn built(program: &str) -> PathBuf {
     let me = std::env::current_exe().unwrap();
     let folder = me.ancestors().nth(2).unwrap();
     let mut cargo = Command::new(env!("CARGO"));
-    // Of the whole workspace: chosen packages are other programs, with other features of their libraries.
-    cargo.args(["build", "--quiet", "--workspace", "--bins"]);
+    // Of the whole workspace, and with its tests: else they are other programs, with other features of their libraries,
+    // which would take turns with those that `cargo test` puts there, and a guest would boot now these, now those.
+    cargo.args(["build", "--quiet", "--workspace", "--bins", "--tests"]);
     if folder.file_name().is_some_and(|name| name == "release") {
         cargo.arg("--release");
     }
