@@ -103,7 +103,8 @@ OB_FN void ob_stop(ob_p ob OB_ARG, u32 cpu, u64 reason, u64 now)
 	c->curr = OB_NULL;
 	c->server = OB_NULL;
 	t->turn += now > c->started ? now - c->started : 0;
-	c->use = OB_USE_SWITCH;
+	/* It has been picked already that nobody follows. */
+	c->use = c->key == OB_KEY_IDLE ? OB_USE_OTHER : OB_USE_SWITCH;
 	/* Who gets what it leaves is welcome here. */
 	if (reason != OB_STOP_PREEMPTED)
 		c->key = OB_KEY_IDLE;

@@ -62,8 +62,9 @@ OB_INLINE void ob_share_account(ob_p ob, ob_cpu_p c, u64 now)
 		if (c->debt > 3 * (s64)ob->share_quantum)
 			c->debt = 3 * (s64)ob->share_quantum;
 	} else if (c->use == OB_USE_OTHER) {
-		/* Idle time was best effort's for the taking. */
-		c->wanted = now;
+		/* Idle time was best effort's for the taking; but nobody wanted it. */
+		if (c->other)
+			c->wanted = now;
 		c->debt -= (s64)dt;
 		if (c->debt < -OB_SHARE_AHEAD)
 			c->debt = -OB_SHARE_AHEAD;

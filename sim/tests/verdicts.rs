@@ -89,6 +89,26 @@ proptest! {
             prop_assert!(late <= most + GRAIN, "{}: {} ms, {} said, in {}", name, late, most, set.to_toml());
         }
     }
+    /// Also where threads wake as late as the set's jitter says, at random.
+    #[test]
+    fn jitter_covers_threads_that_wake_late(draft in draft(), percent in 1..40u64) {
+        let jitter = draft.tasks.iter().map(|task| PERIODS[task.0]).min().unwrap() * percent * 10;
+        for name in ["p-edf+cbs-hard", "p-rm+cbs-hard", "p-edf+cbs-predict", "p-edf+cbs", "edf-wm+cbs-hard"] {
+            let mut set = draft.set(name, "3s", 0);
+            set.tasks.iter_mut().for_each(|task| task.waits.jitter = jitter);
+            set.overheads.wake = jitter;
+            let policy = name.parse::<Policy>().unwrap();
+            let policy = policy.core().unwrap();
+            let most = match judge(&set, policy).fits {
+                Fits::Yes => 0.0,
+                Fits::Late(ns) => ns as f64 / 1e6,
+                _ => continue,
+            };
+            let late = metrics(&onbeat_sim::simulate(&set, policy).unwrap()).tardiness_max_ms;
+            prop_assert!(late <= most + GRAIN, "{}: {} ms, {} said, in {}", name, late, most, set.to_toml());
+        }
+    }
+
     #[test]
     fn nobody_within_the_budget_is_later_than_the_verdict_says_whatever_others_take(
         draft in draft(), overrunning in 1..4usize

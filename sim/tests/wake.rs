@@ -5,8 +5,9 @@
 use onbeat_analysis::family::{Family, WAKE};
 use onbeat_model::metrics::metrics;
 use onbeat_model::policy::{DEFAULT, Policy};
+use onbeat_model::taskset::TaskSet;
 use onbeat_model::units::SEC;
-use onbeat_sim::{Detail, simulate_with};
+use onbeat_sim::{Detail, simulate, simulate_with};
 
 /// Late jobs of six sets in which all are released within a millisecond, whose threads wake up to `wake` ns later.
 fn late(policy: &str, wake: u64) -> u64 {
@@ -61,4 +62,40 @@ fn threads_wake_within_what_the_set_says_and_not_all_alike() {
     );
     let mean = figures.response_mean_ms.unwrap();
     assert!((2.3..2.7).contains(&mean), "{mean} ms on average");
+}
+
+/// All of CPUs is reserved, and best effort, which runs wherever there is room, is on another CPU for a while. What it
+/// has not had meanwhile on the first, which idled in part, must not be due there at once when it comes back.
+#[test]
+fn best_effort_that_comes_back_to_a_full_cpu_delays_nobody_there() {
+    // (CPUs, threads of best effort, by how much threads wake late, tasks as budget and period), us.
+    let sets: [(u32, u32, u64, &[(u64, u64)]); 3] = [
+        (2, 1, 60, &[(1_000, 200_000), (950, 1_000)]),
+        (3, 2, 60, &[(180_919, 200_000), (950, 1_000)]),
+        (4, 2, 110, &[(1_900, 2_000), (15_770, 16_700), (950, 1_000)]),
+    ];
+    for (cpus, count, wake, tasks) in sets {
+        let mut text = format!(
+            "cpus = {cpus}\nduration = \"3s\"\nbest_effort = {{ count = {count} }}\noverheads = {{ wake = \"{wake}us\" }}\n"
+        );
+        for (i, (budget, period)) in tasks.iter().enumerate() {
+            text += &format!(
+                "[[task]]\nname = \"t{i}\"\nperiod = \"{period}us\"\nbudget = \"{budget}us\"\nwork = {{ constant = \
+                 \"{budget}us\" }}\n"
+            );
+        }
+        let set = TaskSet::from_bytes(text.as_bytes(), "full.toml".as_ref()).unwrap();
+        let policy: Policy = "p-edf+cbs-hard".parse().unwrap();
+        let figures = metrics(&simulate(&set, policy.core().unwrap()).unwrap());
+        assert!(
+            figures.tardiness_max_ms <= wake as f64 / 1e3,
+            "{} ms late: {text}",
+            figures.tardiness_max_ms
+        );
+        let least = figures.best_effort_least_cpus.expect("seconds that were played");
+        assert!(
+            least > f64::from(cpus - tasks.len() as u32),
+            "best effort had {least} CPUs: {text}"
+        );
+    }
 }

@@ -204,11 +204,15 @@ impl Queue<'_> {
     }
 
     /// With deadlines as servers have them, less `delay`, in units of which a ns has so many; 0 counts as due at once.
+    /// A server whose deadline has passed does not wait for the end of its period: where jobs are released up to J late
+    /// budgets are P − J apart, or D, if that is more.
     fn served(&self, all: &[Delayed], unit: u64) -> Vec<Delayed> {
         let delay = self.delay() * unit;
         let due = |task: &Sporadic| task.deadline.min(task.period).saturating_sub(delay).max(1);
         let one = |one: &Delayed| {
-            let task = Sporadic { deadline: due(&one.task), ..one.task };
+            let Sporadic { deadline, period, .. } = one.task;
+            let apart = period.saturating_sub(one.jitter).max(deadline.min(period));
+            let task = Sporadic { deadline: due(&one.task), period: apart, ..one.task };
             Delayed { task, jitter: 0, blocking: one.blocking }
         };
         all.iter().map(one).collect()
