@@ -7,6 +7,7 @@
 
 CARGO ?= cargo
 BIN := target/release
+TARGETS := --bins --lib
 VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml)
 # The name by which programs ask for the client library (client/c/build.rs).
 SONAME := libonbeat_client.so.$(firstword $(subst ., ,$(VERSION)))
@@ -29,7 +30,7 @@ setup: build ## install what is needed, fetch kernels and movies (Debian; root o
 	@scripts/movie-pool.sh
 
 build: machine ## build all programs and the client library
-	@$(CARGO) build --release --workspace --bins --lib
+	@$(CARGO) build --release --workspace $(TARGETS)
 	@ln -sf libonbeat_client.so $(BIN)/$(SONAME)
 	@rm -rf target/manual
 	@for program in $(PROGRAMS); do $(BIN)/$$program --generate target/manual || exit 1; done
@@ -53,6 +54,8 @@ test-deb: deb ## install the packages into a fresh Debian, boot it, use and remo
 demo: setup ## play movies under every policy on a real kernel; report in results/demo
 	@$(BIN)/onbeat demo
 
+# Libraries have other features beside those of tests: what is built for `test` is built for these at once.
+test: TARGETS += --tests
 test: setup lint ## check formats, lint, run the tests, on real kernels too
 	@scripts/judges.sh
 	@CARGO=$(CARGO) scripts/test.sh
