@@ -78,7 +78,7 @@ struct ob_task {
 	u8 picked;   /* taken from its queue, not yet running */
 	u8 kernel;   /* one of the kernel's own threads */
 	u8 away;     /* best effort for a turn; its reservation (home) counts it as awake */
-	u8 told;     /* a thread has woken it, not an interrupt */
+	u8 told;     /* 1 + the CPU of the thread that has woken it; 0: an interrupt has */
 	u8 notable;  /* counted in ob->notable */
 	u32 parts;   /* that it counts in ob->ahead while it waits, ... */
 	u64 at;      /* ... in virtual time */

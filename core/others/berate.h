@@ -128,10 +128,27 @@ OB_FN u64 ob_berate_first(ob_p ob OB_ARG, ob_task_p t OB_ARG, u64 from)
 	return first ? ob_min(due, first->key) : due;
 }
 
+/* Whether `t`, which uses little, has been woken by one that goes on, and may have more for it and
+ * for others. Served at once each would sleep again after a message, before those that wait for
+ * their slices and could fill their queues meanwhile. A waker that has run for a short while only
+ * is most often done: who acts upon what it brings does not wait. */
+OB_FN u64 ob_berate_chatty(ob_p ob OB_ARG, ob_task_p t OB_ARG)
+{
+	ob_cpu_p c = ob_cpu(ob, t->told - 1u);
+	ob_task_p waker = OB_READ(c->other);
+	u64 now = ~t->node.over;
+
+	return t->burst && t->burst <= OB_WAKE_GRAIN && waker && !waker->server &&
+	       waker->used + (now > c->started ? now - c->started : 0) > OB_WAKE_GRAIN;
+}
+
 OB_INLINE void ob_berate_place(ob_p ob, ob_task_p t, u64 most, u64 from)
 {
+	u64 chatty = from != OB_NEVER && t->told && ob_berate_chatty(ob, t);
 	/* A new one has had no less than its part. */
-	u64 credit = t->told ? ob->slice / 2 : t->vtime ? OB_BERATE_CREDIT : ob->slice;
+	u64 credit = t->told    ? ob->slice / (chatty ? 8 : 2)
+		     : t->vtime ? OB_BERATE_CREDIT
+				: ob->slice;
 	u64 lead = from == OB_NEVER && (most == OB_NEVER || !t->burst) ? 0 : ob_berate_lead(ob, t);
 
 	/* What it may lead others by when it wakes, and uses then, it has had here. */
@@ -140,7 +157,7 @@ OB_INLINE void ob_berate_place(ob_p ob, ob_task_p t, u64 most, u64 from)
 	if (from != OB_NEVER)
 		t->vtime = ob_max(ob_min(t->vtime, most), from - ob_min(credit, from));
 	if (from != OB_NEVER) {
-		ob_berate_woke(ob, t, ob_berate_turn(ob), lead);
+		ob_berate_woke(ob, t, ob_berate_turn(ob), chatty ? 0 : lead);
 	} else if (!t->expires) {
 		/* From a reservation, awake: it has had more than that, and is the equal of who is
 		 * bound by the CPU. With a nearer deadline each time it would stay before them. */

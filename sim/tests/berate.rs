@@ -128,6 +128,25 @@ fn a_key_is_not_made_to_wait_by_where_those_are_who_come_and_go() {
     assert!(got[0].waited <= MS, "{got:?}");
 }
 
+/// Messages are read together: else each reader that has been sent one would sleep again before other writers go on.
+/// Thread 0 uses 20 us a time, beside five loops.
+#[test]
+fn whom_one_wakes_that_goes_on_waits_for_some_turns_and_whom_the_clock_wakes_for_none() {
+    let wait = |told| {
+        let parts: Vec<Part> = [Part { first: 0, work: 20 * US, period: 7 * MS }]
+            .into_iter()
+            .chain((0..5).map(|i| endless(i * US)))
+            .collect();
+        let mut core = core(Others::Berate, 1, &[NICE_0; 6]);
+        core.told_if(0, told);
+        play(core, &parts, 10 * SECOND)[0].waited
+    };
+    let [clock, told] = [false, true].map(wait);
+    assert!(clock <= MS, "{clock} ns");
+    // For the slice of who woke it and a part of another's, but not for one of each.
+    assert!(told > 5_500 * US && told <= 20 * MS, "{told} ns");
+}
+
 /// Of 500 some sleep, some are of the greatest niceness and some of the least. A round of all takes 2 s in turns of
 /// 4 ms; after 3 s of patience who has waited for longest is next.
 #[test]

@@ -48,9 +48,9 @@ s32 BPF_STRUCT_OPS(onbeat_select_cpu, struct task_struct *p, s32 prev_cpu, u64 w
 	/* Reservations are placed by the core. */
 	if (t && (!ob_is_unreserved(t) || t->home))
 		return prev_cpu;
-	if (t)
-		t->told = !bpf_in_interrupt();
 	here = bpf_get_smp_processor_id();
+	if (t)
+		t->told = bpf_in_interrupt() ? 0 : 1 + (here & 63);
 	/* That the waker is about to sleep is a hint: it may hold a reservation, or go on for all
 	 * of its turn while another CPU is idle. */
 	if (shell->ob.engaged || !ob_sleeps_soon(OB_READ(shell->ob.cpu[here & 63].other)))
@@ -124,7 +124,7 @@ void BPF_STRUCT_OPS(onbeat_enqueue, struct task_struct *p, u64 enq_flags)
 	}
 	/* Then select_cpu is not asked. */
 	if (p->nr_cpus_allowed == 1 && (enq_flags & SCX_ENQ_WAKEUP)) {
-		t->told = !bpf_in_interrupt();
+		t->told = bpf_in_interrupt() ? 0 : 1 + (bpf_get_smp_processor_id() & 63);
 		if (is_next(t, scx_bpf_task_cpu(p))) {
 			scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, BE_SLICE, enq_flags);
 			return;
