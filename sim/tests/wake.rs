@@ -68,13 +68,13 @@ fn threads_wake_within_what_the_set_says_and_not_all_alike() {
 /// has not had meanwhile on the first, which idled in part, must not be due there at once when it comes back.
 #[test]
 fn best_effort_that_comes_back_to_a_full_cpu_delays_nobody_there() {
-    // (CPUs, threads of best effort, by how much threads wake late, tasks as budget and period), us.
-    let sets: [(u32, u32, u64, &[(u64, u64)]); 3] = [
-        (2, 1, 60, &[(1_000, 200_000), (950, 1_000)]),
-        (3, 2, 60, &[(180_919, 200_000), (950, 1_000)]),
-        (4, 2, 110, &[(1_900, 2_000), (15_770, 16_700), (950, 1_000)]),
+    // CPUs, threads of best effort, how late threads wake (us), what best effort has at least (CPUs).
+    let sets = [
+        (2, 1, 60, 0.99, [(1_000, 200_000), (950, 1_000)].as_slice()),
+        (3, 2, 60, 1.09, &[(180_919, 200_000), (950, 1_000)]),
+        (4, 2, 110, 1.10, &[(1_900, 2_000), (15_770, 16_700), (950, 1_000)]),
     ];
-    for (cpus, count, wake, tasks) in sets {
+    for (cpus, count, wake, share, tasks) in sets {
         let mut text = format!(
             "cpus = {cpus}\nduration = \"3s\"\nbest_effort = {{ count = {count} }}\noverheads = {{ wake = \"{wake}us\" }}\n"
         );
@@ -88,7 +88,7 @@ fn best_effort_that_comes_back_to_a_full_cpu_delays_nobody_there() {
         let policy: Policy = "p-edf+cbs-hard".parse().unwrap();
         let figures = metrics(&simulate(&set, policy.core().unwrap()).unwrap());
         assert!(
-            figures.tardiness_max_ms <= wake as f64 / 1e3,
+            figures.tardiness_max_ms <= f64::from(wake) / 1e3,
             "{} ms late: {text}",
             figures.tardiness_max_ms
         );

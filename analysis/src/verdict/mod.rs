@@ -246,6 +246,7 @@ fn ranked(set: &TaskSet, asked: &[Asked], inside: &[usize]) -> Vec<Said> {
         .map(|one| (one.one, one.rank, one.seat.fits.then_some(&one.seat.at)))
         .collect();
     let bounds = lateness(set, &all);
+    let jitter = asked.iter().any(|one| one.one.jitter > 0);
     let one = |i: &usize| {
         let Delayed { task, blocking, .. } = asked[*i].one;
         if !asked[*i].seat.fits {
@@ -253,6 +254,9 @@ fn ranked(set: &TaskSet, asked: &[Asked], inside: &[usize]) -> Vec<Said> {
         }
         if blocking > 0 {
             return Said::Unknown("no test of hard and soft ones covers blocking".into());
+        }
+        if jitter {
+            return Said::Unknown("no test of hard and soft ones covers jitter".into());
         }
         match (asked[*i].rank, &bounds) {
             (Some(Rank::Hard), _) => asked[*i].ends(task.deadline.min(task.period)),

@@ -39,6 +39,11 @@ impl Said {
     }
 }
 
+/// Whether a job may be released before the deadline of the last one's server, as that was released late.
+fn wakes_early(one: &Delayed) -> bool {
+    one.jitter > 0 && one.task.deadline.saturating_add(one.jitter) > one.task.period
+}
+
 /// By how much a job is late that ends `end` after its release, which is `jitter` after its arrival.
 fn after(end: u64, jitter: u64, task: &Sporadic) -> u64 {
     end.saturating_add(jitter).saturating_sub(task.deadline)
@@ -205,13 +210,15 @@ impl Queue<'_> {
 
     /// With deadlines as servers have them, less `delay`, in units of which a ns has so many; 0 counts as due at once.
     /// A server whose deadline has passed does not wait for the end of its period: where jobs are released up to J late
-    /// budgets are P − J apart, or D, if that is more.
+    /// budgets are P − J apart.
     fn served(&self, all: &[Delayed], unit: u64) -> Vec<Delayed> {
         let delay = self.delay() * unit;
         let due = |task: &Sporadic| task.deadline.min(task.period).saturating_sub(delay).max(1);
         let one = |one: &Delayed| {
-            let Sporadic { deadline, period, .. } = one.task;
-            let apart = period.saturating_sub(one.jitter).max(deadline.min(period));
+            let apart = match wakes_early(one) {
+                true => one.task.period,
+                false => one.task.period - one.jitter,
+            };
             let task = Sporadic { deadline: due(&one.task), period: apart, ..one.task };
             Delayed { task, jitter: 0, blocking: one.blocking }
         };
@@ -323,9 +330,10 @@ impl Queue<'_> {
 
     /// Each CPU has been tested exactly when the parts were placed.
     fn split(&self) -> Answer {
-        if let Some(one) = self.tasks.iter().find(|one| one.one.blocking > 0) {
+        let delayed = |one: &&&Asked| one.one.blocking > 0 || one.one.jitter > 0;
+        if let Some(one) = self.tasks.iter().find(delayed) {
             return Err(Said::Unknown(format!(
-                "{} has blocking, which no test of splitting covers",
+                "{} has blocking or jitter, which no test of splitting covers",
                 one.name
             )));
         }

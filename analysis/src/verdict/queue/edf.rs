@@ -6,7 +6,7 @@ use onbeat_model::numbers::{LAXITY_MARGIN, SHARE_QUANTUM};
 use onbeat_model::policy::Server;
 use onbeat_model::units::Fraction;
 
-use super::{Answer, Asked, Queue, Said};
+use super::{Answer, Asked, Queue, Said, wakes_early};
 use crate::global::{bcl::bcl_on, gel, gfb::gfb, rta, tardiness, tardiness::Supply, union};
 use crate::one_cpu::delayed::{self, Delayed};
 use crate::one_cpu::edf;
@@ -75,6 +75,19 @@ impl Queue<'_> {
                 ))),
             };
         }
+        // Who wakes before its deadline asks for as much as a server of Q/min(D, P) may, which in short intervals is
+        // more than a sporadic task does (Abeni and Buttazzo 1998); all have their budgets by their servers' deadlines.
+        let early = self.tasks.iter().any(|one| wakes_early(&one.one));
+        if early && self.policy.server != Server::None {
+            return match self.dense(&served) {
+                true => self.in_time(),
+                false => Err(Said::Unknown(format!(
+                    "with jitter beyond P - D servers are proven to be in time only where Σ Q/min(D, P) fits a CPU, without \
+                     blocking; {}",
+                    self.load().1
+                ))),
+            };
+        }
         let late = least_late(&served, unit)
             .ok_or_else(|| Said::Unknown("EDF gives no bound within reach".into()))?;
         // Its quanta are a task in deadline order among those that are in time; and who is late for long begins anew.
@@ -89,7 +102,7 @@ impl Queue<'_> {
         }
         // Exact times of each only where they matter: jitter comes on top of them.
         let loose = self.policy.server == Server::None;
-        let matter = loose || late > 0 || self.tasks.iter().any(|one| one.one.jitter > 0);
+        let matter = loose || late > 0 || self.jitter();
         // Best effort's share is one more task, of a quantum (docs/decisions.md): others come as ever while it runs.
         let raw: Vec<Delayed> = self.tasks.iter().map(|one| one.one).collect();
         let mut whole = self.served(&raw, 1);
