@@ -228,8 +228,10 @@ fn a_program_whose_rhythm_busy_cpus_hide_shows_it_on_trial_and_is_not_late_from_
     assert!(words.contains("every 41"), "{words}");
     let json = words.lines().find(|line| line.starts_with("{\"program\"")).expect(words);
     let report: serde_json::Value = serde_json::from_str(json).unwrap();
-    assert!(report["jobs"].as_u64() > Some(30), "{report}");
-    assert_eq!((&report["misses"], &report["owed_late"]), (&0.into(), &0.into()), "{report}");
+    let [jobs, owed, misses] = ["jobs", "owed", "misses"].map(|of| report[of].as_u64().unwrap());
+    assert!(jobs > 30 && owed + 1 >= jobs, "{report}");
+    // The job in the midst of which the reservation began is not owed, and may be late.
+    assert!(report["owed_late"] == 0 && misses <= jobs - owed, "{report}");
 }
 
 #[test]
