@@ -89,6 +89,7 @@ proptest! {
             prop_assert!(late <= most + GRAIN, "{}: {} ms, {} said, in {}", name, late, most, set.to_toml());
         }
     }
+
     /// Also where threads wake as late as the set's jitter says, at random, and some jobs need less than others.
     #[test]
     fn jitter_covers_threads_that_wake_late(draft in draft(), percent in 1..60u64, least in 10..101u64) {

@@ -82,8 +82,8 @@ impl Queue<'_> {
             return match self.dense(&served) {
                 true => self.in_time(),
                 false => Err(Said::Unknown(format!(
-                    "with jitter beyond P - D servers are proven to be in time only where Σ Q/min(D, P) fits a CPU, without \
-                     blocking; {}",
+                    "with jitter beyond P − D servers are proven to be in time only where Σ Q/min(D, P) fits a CPU, \
+                     without blocking; {}",
                     self.load().1
                 ))),
             };
