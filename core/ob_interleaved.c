@@ -48,7 +48,7 @@ u32 onbeat_step_begin_alone(ob_p ob, u32 cpu, ob_task_p t, u64 now)
 
 	if (round)
 		ob_others_has(ob_cpu(ob, cpu), t, now);
-	return ob_begin_alone(ob, ob_cpu(ob, cpu), t, round);
+	return ob_begin_alone(ob, ob_cpu(ob, cpu), t, round, now);
 }
 void onbeat_step_begin(ob_p ob, u32 cpu, ob_task_p t, u64 now)
 {
@@ -63,9 +63,9 @@ u32 onbeat_step_is_curr(ob_p ob, u32 cpu, ob_task_p t)
 {
 	return ob_cpu(ob, cpu)->curr == t;
 }
-void onbeat_step_stop_alone(ob_p ob, u32 cpu, ob_task_p t, u32 goes_on)
+void onbeat_step_stop_alone(ob_p ob, u32 cpu, ob_task_p t, u32 goes_on, u64 now)
 {
-	ob_stop_alone(ob_cpu(ob, cpu), t, goes_on, 0);
+	ob_stop_alone(ob_cpu(ob, cpu), t, goes_on, now);
 }
 void onbeat_step_stop(ob_p ob, u32 cpu, u64 reason, u64 now)
 {

@@ -92,6 +92,14 @@ EXPORT void ENTRY(stop)(ob_p ob, u32 cpu, u64 reason, u64 now)
 {
 	ob_stop(ob, cpu, reason, now);
 }
+EXPORT void ENTRY(begin_alone)(ob_p ob, u32 cpu, ob_task_p t, u64 now)
+{
+	ob_begin_alone(ob, ob_cpu(ob, cpu), t, !t->picked, now);
+}
+EXPORT void ENTRY(stop_alone)(ob_p ob, u32 cpu, ob_task_p t, u32 goes_on, u64 now)
+{
+	ob_stop_alone(ob_cpu(ob, cpu), t, goes_on, now);
+}
 EXPORT void ENTRY(tick)(ob_p ob, u32 cpu, u64 now)
 {
 	ob_tick(ob, cpu, now);

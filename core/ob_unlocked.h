@@ -15,6 +15,8 @@
  * one at a time). Otherwise, and all else of a thread always: of who has the lock.
  * - what `beats` of a thread points to: of who wakes it or puts it to sleep; the kernel lets one at
  * a time. The service reads it meanwhile, word by word.
+ * - `use`, `since`, `wanted` of a CPU: written by it, under the lock; without it when best effort
+ *   begins after a reservation, or stops. Who looks meanwhile is a moment out.
  * - `key` of a CPU: written by it when it begins to run a thread, and under the lock. A claim
  *   (ob_preempt) that is overwritten has been kicked for, so the CPU picks.
  * - ob->idle: single bits, atomically, so that nobody writes back another CPU's bit.
@@ -112,11 +114,16 @@ OB_INLINE int ob_is_plain(ob_p ob, ob_cpu_p c)
 
 /* `t`, claimed and unreserved, begins to run on `c`; `round`: the core had not picked it. Whether
  * somebody waits for whom `c` is to pick again: best effort that has come while `t` went round the
- * core, or a reservation. */
-OB_INLINE int ob_begin_alone(ob_p ob, ob_cpu_p c, ob_task_p t, int round)
+ * core, or a reservation. `now` counts only where something is reserved. */
+OB_INLINE int ob_begin_alone(ob_p ob, ob_cpu_p c, ob_task_p t, int round, u64 now)
 {
 	ob_node_p root;
 
+	/* It follows a reservation: from here on it pays the CPU's debt. */
+	if (c->use == OB_USE_SWITCH) {
+		c->since = ob_max(c->since, now);
+		OB_WRITE(c->use, OB_USE_OTHER);
+	}
 	t->awake = 1;
 	t->picked = 0;
 	t->cpu = c->id;
@@ -167,6 +174,8 @@ OB_INLINE void ob_stop_alone(ob_cpu_p c, ob_task_p t, int goes_on, u64 now)
 {
 	ob_others_leaves(c, t);
 	ob_blame_leaves(c, OB_NULL, now);
+	if (now)
+		OB_WRITE(c->wanted, now);
 	if (goes_on)
 		OB_PUBLISH(t->running, 0U);
 }

@@ -222,7 +222,13 @@ impl World {
         if unsafe { core::onbeat_step_is_curr(self.ob(), cpu as u32, self.task(t)) } == 0 {
             // SAFETY: as above.
             unsafe {
-                core::onbeat_step_stop_alone(self.ob(), cpu as u32, self.task(t), goes_on.into())
+                core::onbeat_step_stop_alone(
+                    self.ob(),
+                    cpu as u32,
+                    self.task(t),
+                    goes_on.into(),
+                    NOW,
+                )
             };
         } else {
             let reason = if goes_on { ffi::OB_STOP_PREEMPTED } else { ffi::OB_STOP_SLEPT };

@@ -55,7 +55,7 @@ void BPF_STRUCT_OPS(onbeat_running, struct task_struct *p)
 		c->came = now;
 		if (p->scx.slice == SCX_SLICE_INF)
 			scx_bpf_task_set_slice(p, slice);
-		if (ob_begin_alone(&shell->ob, c, t, round))
+		if (ob_begin_alone(&shell->ob, c, t, round, now))
 			scx_bpf_kick_cpu(cpu, SCX_KICK_PREEMPT);
 		return;
 	}
