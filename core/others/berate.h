@@ -29,6 +29,12 @@ OB_FN u64 ob_berate_virtual(ob_task_p t OB_ARG, u64 ran)
 	return ob_virtual(t, ran);
 }
 
+/* The same where it counts: nearly all are of nice 0. */
+OB_INLINE u64 ob_berate_own(ob_task_p t, u64 ran)
+{
+	return t->weight == OB_WEIGHT ? ran : ob_berate_virtual(t, ran);
+}
+
 OB_FN u64 ob_berate_turn(ob_p ob OB_ARG)
 {
 	return ob_others_turn(ob);
@@ -39,6 +45,9 @@ OB_FN u64 ob_berate_turn(ob_p ob OB_ARG)
 
 /* What jobs that take longer than usual add to a lead, ns. */
 #define OB_BERATE_OVER 14000000ULL
+
+/* By what they may where nobody waits. */
+#define OB_BERATE_MOST_LEAD (OB_BERATE_FAR - OB_BERATE_OVER)
 
 /* By what they may, and not less than a turn: beside n others each has 10 s / (n + 1) of 10 s, of
  * which that and what is added are the 50th part (sim/tests/cheats.rs). Others of more weight count
@@ -55,7 +64,7 @@ OB_FN u64 ob_berate_lead(ob_p ob OB_ARG, ob_task_p t OB_ARG)
 		/* Nobody waits: as who has its CPU. The same, without a division, as for most. */
 		other = OB_READ(ob_cpu(ob, t->cpu)->other);
 		if (!other || other == t || other->weight <= OB_WEIGHT)
-			return OB_BERATE_FAR - OB_BERATE_OVER;
+			return OB_BERATE_MOST_LEAD;
 		has = OB_BERATE_PARTS * other->weight / OB_WEIGHT;
 	}
 	lead = 2 * OB_BERATE_FAR * OB_BERATE_PARTS * cpus / (wait + cpus * (has + OB_BERATE_PARTS));
@@ -200,7 +209,8 @@ OB_INLINE void ob_berate_begin(ob_p ob, ob_cpu_p c, ob_task_p t)
 	if (t->vtime + ob->slice < c->vtime)
 		ob_berate_pull(ob, c, t);
 	if (!t->expires)
-		ob_berate_woke(ob, t, ob->slice, ob_berate_lead(ob, t));
+		ob_berate_woke(ob, t, ob->slice,
+			       ob->best_effort.count ? ob_berate_lead(ob, t) : OB_BERATE_MOST_LEAD);
 }
 
 /* Whether, once `t` has run for `ran` ns more, its deadline will have expired. The kernel's ticks
@@ -218,7 +228,7 @@ OB_FN void ob_berate_ran(ob_p ob OB_ARG, ob_task_p t OB_ARG, u64 ran)
 {
 	u64 turn;
 
-	t->vtime += ob_berate_virtual(t, ran);
+	t->vtime += ob_berate_own(t, ran);
 	t->used += ran;
 	t->due = ob_max(t->due, t->vtime);
 	if (!ob_berate_expires(t, 0))
@@ -257,9 +267,16 @@ OB_INLINE void ob_berate_slept(ob_p ob, ob_task_p t)
 {
 	u64 used = t->used > OB_BERATE_MOST ? ob->slice : t->used;
 
-	if (!t->burst)
+	if (!t->burst) {
 		used = ob_min(used, OB_WAKE_GRAIN);
-	t->vtime = t->burst ? ob_berate_pay(ob, t, used) : 0;
+		t->vtime = 0;
+	} else if (ob->best_effort.count) {
+		t->vtime = ob_berate_pay(ob, t, used);
+	} else {
+		/* The same beside nobody. */
+		t->aim += used;
+		t->vtime -= ob_min(ob_berate_own(t, used) / 80, t->vtime);
+	}
 	/* A slice is what the shell guesses of a new one, and of who is bound by the CPU. */
 	t->burst = ob_max(t->burst == ob->slice ? used : (t->burst + used) / 2, 1);
 	t->used = 0;
