@@ -245,12 +245,14 @@ OB_FN void ob_berate_ran(ob_p ob OB_ARG, ob_task_p t OB_ARG, u64 ran)
 /* `t` sleeps after it has used so much: where it then is. Who needs just its part, in jobs that
  * vary, would owe ever more by chance, as what it has had too little is forgotten beyond
  * OB_BERATE_CREDIT. So of what it uses before it sleeps an 80th part is no debt beside one other;
- * beside n by n * n less, as all who sleep may take it from the same. */
+ * beside n by n * n less, as all who sleep may take it from the same. Who uses little does not need
+ * it, and saturated CPUs with it. */
 OB_FN u64 ob_berate_pay(ob_p ob OB_ARG, ob_task_p t OB_ARG, u64 used)
 {
 	u64 cpus = ob->nr_cpus;
 	u64 others = ob_max((ob->best_effort.count + cpus - 1) / cpus, 1);
-	u64 had = ob_berate_virtual(t, used), waived = had / (80 * others * others);
+	u64 had = ob_berate_virtual(t, used);
+	u64 waived = t->burst > OB_WAKE_GRAIN ? had / (80 * others * others) : 0;
 	/* By when its part of the clock would yield it. If it may not go everywhere, all of the
 	 * others may be where it is. */
 	u64 waits = had * ob->parts / OB_BERATE_PARTS;
@@ -275,7 +277,8 @@ OB_INLINE void ob_berate_slept(ob_p ob, ob_task_p t)
 	} else {
 		/* The same beside nobody. */
 		t->aim += used;
-		t->vtime -= ob_min(ob_berate_own(t, used) / 80, t->vtime);
+		if (t->burst > OB_WAKE_GRAIN)
+			t->vtime -= ob_min(ob_berate_own(t, used) / 80, t->vtime);
 	}
 	/* A slice is what the shell guesses of a new one, and of who is bound by the CPU. */
 	t->burst = ob_max(t->burst == ob->slice ? used : (t->burst + used) / 2, 1);

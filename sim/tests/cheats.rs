@@ -302,3 +302,19 @@ fn nor_in_a_long_search() {
         crews(&[1], &[1, 3, 9], seed, 300);
     }
 }
+
+/// Threads that use next to nothing at a time, as much of it as they get: what is no debt of others is one of theirs.
+#[test]
+fn who_uses_little_at_a_time_has_less_than_two_per_cent_more_by_far() {
+    for (works, pauses) in [(400, 100), (490, 30), (300, 100), (400, 160)] {
+        let rhythm = Rhythm { first: 0, works: vec![works], pauses: vec![pauses] };
+        let program = Program { way: Way::Alone, told: false, threads: vec![rhythm] };
+        for (cpus, loops) in [(3, [3, 3, 3]), (1, [3, 3, 3])] {
+            let scene = Scene::bound(cpus, &loops);
+            let had = had_beside(Others::Berate, &program, scene.place, scene.cpus, &scene.loops);
+            let share = had.iter().sum::<u64>() as f64 / scene.part(1);
+            println!("{share:.4} {works} {pauses} {cpus}");
+            assert!(share <= 1.015, "{share} by {works} and {pauses} us in {scene:?}");
+        }
+    }
+}
