@@ -109,8 +109,9 @@ impl Watched {
     }
 
     fn longest_wait(&self) -> u64 {
+        // It may run between the two, and later than `now`.
         let now = self.begin.elapsed().as_millis() as u64;
-        self.gap.load(Relaxed).max(now - self.last.load(Relaxed))
+        self.gap.load(Relaxed).max(now.saturating_sub(self.last.load(Relaxed)))
     }
 }
 
