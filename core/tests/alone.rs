@@ -6,7 +6,8 @@ use onbeat_core::ffi;
 const MS: u64 = 1_000_000;
 
 /// A CPU whose reservation, of 8 ms in 10, has used its budget up, and a thread of best effort, which got the CPU next
-/// at 8 ms; then whether it `sleeps` there from 9 to 9.01 ms. What `alone` says began and stopped without the lock.
+/// at 8 ms; it `sleeps` at 9 ms, or goes on. If `alone` it begins and stops without the lock. The CPU's debt, and when
+/// work was last taken from it.
 fn played(alone: bool, sleeps: bool) -> (i64, u64) {
     let (mut ob, mut servers) = (Box::<ffi::ob>::default(), vec![ffi::ob_server::default()]);
     let mut tasks = vec![ffi::ob_task::default(); 2];
@@ -43,7 +44,6 @@ fn played(alone: bool, sleeps: bool) -> (i64, u64) {
                 ffi::onbeat_run(ob, 0, other, now);
             }
         };
-        // Best effort's turns of the share aside, which are due later.
         ffi::onbeat_tick(ob, 0, 8 * MS);
         assert_eq!(ffi::onbeat_pick(ob, 0, member, 8 * MS), other);
         ffi::onbeat_stop(ob, 0, ffi::OB_STOP_PREEMPTED.into(), 8 * MS);
