@@ -15,8 +15,8 @@
  * one at a time). Otherwise, and all else of a thread always: of who has the lock.
  * - what `beats` of a thread points to: of who wakes it or puts it to sleep; the kernel lets one at
  * a time. The service reads it meanwhile, word by word.
- * - `use`, `since`, `wanted` of a CPU: written by it, under the lock; without it when best effort
- *   begins after a reservation, or stops. Who looks meanwhile is a moment out.
+ * - `use`, `since`, `wanted` of a CPU: written under the lock; by that CPU without it, too, when best
+ *   effort begins after a reservation, or sleeps. Who looks meanwhile is a moment out.
  * - `key` of a CPU: written by it when it begins to run a thread, and under the lock. A claim
  *   (ob_preempt) that is overwritten has been kicked for, so the CPU picks.
  * - ob->idle: single bits, atomically, so that nobody writes back another CPU's bit.
@@ -172,10 +172,11 @@ OB_INLINE void ob_begin(ob_p ob, u32 cpu, ob_task_p t, u64 now)
  * `now` counts only where something is reserved. */
 OB_INLINE void ob_stop_alone(ob_cpu_p c, ob_task_p t, int goes_on, u64 now)
 {
+	/* Where another has been picked before, that has seen to it. */
+	if (now && c->other == t)
+		OB_WRITE(c->wanted, now);
 	ob_others_leaves(c, t);
 	ob_blame_leaves(c, OB_NULL, now);
-	if (now)
-		OB_WRITE(c->wanted, now);
 	if (goes_on)
 		OB_PUBLISH(t->running, 0U);
 }
