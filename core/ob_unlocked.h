@@ -15,8 +15,8 @@
  * one at a time). Otherwise, and all else of a thread always: of who has the lock.
  * - what `beats` of a thread points to: of who wakes it or puts it to sleep; the kernel lets one at
  * a time. The service reads it meanwhile, word by word.
- * - `use`, `since`, `wanted` of a CPU: written under the lock; by that CPU without it, too, when best
- *   effort begins after a reservation, or sleeps. Who looks meanwhile is a moment out.
+ * - `use`, `since`, `wanted` of a CPU: written under the lock; without it by that CPU, too, when a
+ *   thread of best effort follows a reservation, or sleeps. Who looks then is a moment out.
  * - `key` of a CPU: written by it when it begins to run a thread, and under the lock. A claim
  *   (ob_preempt) that is overwritten has been kicked for, so the CPU picks.
  * - ob->idle: single bits, atomically, so that nobody writes back another CPU's bit.
