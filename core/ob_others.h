@@ -94,13 +94,15 @@ OB_INLINE u64 ob_others_vtime(ob_p ob, ob_task_p t, u64 now)
 {
 	ob_node_p first = ob_tree_first(&ob->best_effort, t->cpus);
 	ob_cpu_p c = ob_cpu(ob, t->cpu);
-	u64 served = ob->online & ~t->cpus ? c->vtime : ob->vtime, mean, at;
+	u64 served = ob->online & ~t->cpus ? c->vtime : ob->vtime, mean, at, key;
 	ob_task_p other = OB_READ(c->other);
 
 	if (first) {
-		at = ob_min(ob_others_where(first), ((ob_task_p)first)->at);
+		at = ((ob_task_p)first)->at;
+		key = ob_others_where(first);
 		mean = ob->origin + (u64)(ob->ahead / (s64)ob->parts);
-		mean = ob_min(ob_min(mean, served), ob_others_where(first) + ob->slice);
+		mean = ob_min(ob_min(mean, served), ob_max(key, at) + ob->slice);
+		at = ob_min(key, at);
 		return mean + ob->slice < at ? at - ob->slice : mean;
 	}
 	if (other && !other->server)

@@ -334,7 +334,9 @@ struct ob {
 	s64 ahead;                  /* ... and by how much those who wait are ahead of it, in all */
 	u64 parts;                  /* of which that is the sum */
 	u64 notable; /* of those, who may be worth a look before a slice is over (ob_others_look) */
-	u64 engaged; /* reservations that have threads */
+	u64 lights;  /* ns that light threads have used lately (others/berate.h) ... */
+	u64 lights_at; /* ... until then */
+	u64 engaged;   /* reservations that have threads */
 	u64 online;
 	u64 idle; /* CPUs with nothing to run that nobody has been sent to yet (ob_idle_set) */
 	/* Effects, collected during a call; the shell carries them out and clears them. */

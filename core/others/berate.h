@@ -49,6 +49,16 @@ OB_FN u64 ob_berate_turn(ob_p ob OB_ARG)
 /* By what they may where nobody waits. */
 #define OB_BERATE_MOST_LEAD (OB_BERATE_FAR - OB_BERATE_OVER)
 
+/* By how much who has woken may be ahead of the others, and still go before them: a turn, and less
+ * in a crowd, for each of it may be so far ahead. */
+OB_INLINE u64 ob_berate_margin(ob_p ob)
+{
+	u64 few = 8 * ob->nr_cpus, count = ob->best_effort.count;
+	u64 turn = ob_berate_turn(ob);
+
+	return count <= few ? turn : turn * few / count;
+}
+
 /* By what they may, and not less than a turn: beside n others each has 10 s / (n + 1) of 10 s, of
  * which that and what is added are the 50th part (sim/tests/cheats.rs). Others of more weight count
  * as so many more; who has a CPU weighs what those do who wait, and one of nice 0. */
@@ -68,7 +78,7 @@ OB_FN u64 ob_berate_lead(ob_p ob OB_ARG, ob_task_p t OB_ARG)
 		has = OB_BERATE_PARTS * other->weight / OB_WEIGHT;
 	}
 	lead = 2 * OB_BERATE_FAR * OB_BERATE_PARTS * cpus / (wait + cpus * (has + OB_BERATE_PARTS));
-	return ob_max(lead, OB_BERATE_OVER + ob_berate_turn(ob)) - OB_BERATE_OVER;
+	return ob_max(lead, OB_BERATE_OVER + ob_berate_margin(ob)) - OB_BERATE_OVER;
 }
 
 /* How far away, in virtual time, the deadline for the next `use` ns is: by no more than that of who
@@ -106,8 +116,21 @@ OB_INLINE int ob_berate_light(ob_task_p t)
 	return t->burst && t->burst <= OB_WAKE_GRAIN && !t->told;
 }
 
+/* What light threads use is averaged over about so long, ns. */
+#define OB_BERATE_SPAN (1ULL << 27)
+
 /* No more than that is held against it, ns. */
 #define OB_BERATE_BUCKET 10000000000ULL
+
+/* `t`, which is light, has woken: it uses what it is likely to, about now. */
+OB_INLINE void ob_berate_count(ob_p ob, ob_task_p t, u64 now)
+{
+	u64 since = now > ob->lights_at ? now - ob->lights_at : 0;
+
+	ob->lights -= ob->lights * ob_min(since, OB_BERATE_SPAN) / OB_BERATE_SPAN;
+	ob->lights += t->burst;
+	ob->lights_at += since;
+}
 
 /* Whether `t`, which is light and has woken, had no more than its part. Others come and go, and
  * where they are on average jumps by what leads are long: so if it does not stand before them, or a
@@ -117,11 +140,12 @@ OB_FN u64 ob_berate_modest(ob_p ob OB_ARG, ob_task_p t OB_ARG, u64 from, u64 mos
 {
 	u64 woke = ~t->node.over;
 
+	ob_berate_count(ob, t, woke);
 	/* A word of another order may be anything. */
 	t->aim = ob_max(ob_min(t->aim, woke + OB_BERATE_BUCKET), woke);
 	if (t->aim <= woke + ob->slice)
 		return 1;
-	return t->vtime < most && t->vtime <= from + ob->slice;
+	return t->vtime < most && t->vtime <= from + ob_berate_margin(ob);
 }
 
 /* Its deadline: before those with whom it shares CPUs, which are at `from`, and who has its CPU or
@@ -155,9 +179,8 @@ OB_INLINE void ob_berate_place(ob_p ob, ob_task_p t, u64 most, u64 from)
 {
 	u64 chatty = from != OB_NEVER && t->told && ob_berate_chatty(ob, t);
 	/* A new one has had no less than its part. */
-	u64 credit = t->told    ? ob->slice / (chatty ? 8 : 2)
-		     : t->vtime ? OB_BERATE_CREDIT
-				: ob->slice;
+	u64 fresh = !t->vtime && from != OB_NEVER ? ob->slice : 0;
+	u64 credit = t->told ? ob->slice / (chatty ? 8 : 2) : fresh ? fresh : OB_BERATE_CREDIT;
 	u64 lead = from == OB_NEVER && (most == OB_NEVER || !t->burst) ? 0 : ob_berate_lead(ob, t);
 
 	/* What it may lead others by when it wakes, and uses then, it has had here. */
@@ -176,8 +199,10 @@ OB_INLINE void ob_berate_place(ob_p ob, ob_task_p t, u64 most, u64 from)
 	if (from != OB_NEVER && ob_berate_light(t) && ob_berate_modest(ob, t, from, most))
 		t->due = ob_berate_first(ob, t, from);
 	t->node.key = t->due - (t->vtime > most ? t->vtime - most : 0);
-	/* Before its deadline who has little weight may be far behind. */
-	t->at = ob_min(t->vtime, most);
+	/* Before its deadline who has little weight may be far behind. What a new one has in
+	 * advance puts others no further back, or each of a crowd that comes would go before the
+	 * last. */
+	t->at = ob_min(t->vtime + fresh, most);
 	t->parts = (u32)ob_max(t->weight / 16, 1);
 	t->notable = 1;
 }
@@ -242,6 +267,18 @@ OB_FN void ob_berate_ran(ob_p ob OB_ARG, ob_task_p t OB_ARG, u64 ran)
 	t->expires = t->used + turn;
 }
 
+/* By how many times more, in 16ths, others there are than wait on average: under fluid sharing who
+ * is light would be there for longer than it is, as it is served at once here. If all who are light
+ * use U of the CPUs, those who never sleep have 1 - U, so they are that part of all there are. */
+OB_INLINE u64 ob_berate_more(ob_p ob, u64 cpus)
+{
+	u64 span = cpus * OB_BERATE_SPAN, light = OB_READ(ob->lights);
+
+	if (light <= span / 16)
+		return 16;
+	return 16 * span / (span - ob_min(light, span - span / 16));
+}
+
 /* `t` sleeps after it has used so much: where it then is. Who needs just its part, in jobs that
  * vary, would owe ever more by chance, as what it has had too little is forgotten beyond
  * OB_BERATE_CREDIT. So of what it uses before it sleeps an 80th part is no debt beside one other;
@@ -255,10 +292,11 @@ OB_FN u64 ob_berate_pay(ob_p ob OB_ARG, ob_task_p t OB_ARG, u64 used)
 	u64 waived = t->burst > OB_WAKE_GRAIN ? had / (80 * others * others) : 0;
 	/* By when its part of the clock would yield it. If it may not go everywhere, all of the
 	 * others may be where it is. */
-	u64 waits = had * ob->parts / OB_BERATE_PARTS;
+	u64 shared = ob->online & ~t->cpus ? 1 : cpus;
+	u64 waits = had * ob->parts / OB_BERATE_PARTS / shared;
 
-	if (!(ob->online & ~t->cpus))
-		waits /= cpus;
+	if (t->burst <= OB_WAKE_GRAIN)
+		waits = waits * ob_berate_more(ob, shared) / 16;
 	t->aim += used + waits;
 	return t->vtime - ob_min(waived, t->vtime);
 }

@@ -36,13 +36,14 @@ pub fn play(mut core: Core, parts: &[Part], end: u64) -> Vec<Got> {
     let mut since = vec![EVER; parts.len()];
     while now < end {
         for (i, part) in parts.iter().enumerate() {
-            if wakes[i] <= now {
-                (wakes[i], left[i], since[i]) =
-                    (wakes[i].saturating_add(part.period), part.work, now);
-                // Who runs goes on.
-                if i != runs {
-                    core.ready(i, now);
-                }
+            if wakes[i] > now {
+                continue;
+            }
+            wakes[i] = wakes[i].saturating_add(part.period);
+            // Who has not done its job yet goes without the next.
+            if left[i] == 0 {
+                (left[i], since[i]) = (part.work, now);
+                core.ready(i, now);
             }
         }
         if core.alarm_at() <= now {
