@@ -183,9 +183,10 @@ OB_INLINE void ob_berate_place(ob_p ob, ob_task_p t, u64 most, u64 from)
 	u64 credit = t->told ? ob->slice / (chatty ? 8 : 2) : fresh ? fresh : OB_BERATE_CREDIT;
 	u64 lead = from == OB_NEVER && (most == OB_NEVER || !t->burst) ? 0 : ob_berate_lead(ob, t);
 
-	/* What it may lead others by when it wakes, and uses then, it has had here. */
+	/* What it may lead others by when it wakes, and uses then, it has had here; and the first
+	 * of them may be behind the others by what it had too little. */
 	if (most != OB_NEVER && t->burst)
-		most += lead + ob_berate_virtual(t, t->burst);
+		most += OB_BERATE_CREDIT + lead + ob_berate_virtual(t, t->burst);
 	if (from != OB_NEVER)
 		t->vtime = ob_max(ob_min(t->vtime, most), from - ob_min(credit, from));
 	if (from != OB_NEVER) {

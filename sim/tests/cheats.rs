@@ -318,3 +318,32 @@ fn who_uses_little_at_a_time_has_one_and_a_half_per_cent_more_at_most() {
         }
     }
 }
+
+/// Of 4 to 20 threads of one kind, which use less than 0.6 ms at a time and want from 0.6 to three times their part, at
+/// steady intervals or not: beside loops they have no more than is theirs, and so leave these theirs.
+#[test]
+fn nor_a_crowd_that_uses_little_at_a_time() {
+    let mut random = Random(SEED);
+    for _ in 0..150 {
+        let mut of = |several: &[u64]| several[random.below(several.len() as u64) as usize];
+        let (cpus, loops, threads) = (of(&[1, 2]), of(&[2, 3, 5, 8]), of(&[4, 6, 10, 20]));
+        let work = 20 + random.below(560);
+        let part = cpus as f64 / (threads + loops) as f64;
+        let wants = part * (0.6 + random.below(240) as f64 / 100.0);
+        let pause = 10 + (work as f64 * (1.0 / wants - 1.0).max(0.05)) as u64;
+        let varies = random.below(2) * pause;
+        let mut pause = || pause - varies / 2 + random.below(varies + 1);
+        let pauses: Vec<Vec<u64>> =
+            (0..threads).map(|_| (0..5).map(|_| pause()).collect()).collect();
+        let rhythm = |pauses| Rhythm { first: random.below(3000), works: vec![work], pauses };
+        let threads = pauses.into_iter().map(rhythm).collect();
+        let program = Program { way: Way::Alone, told: false, threads };
+        let place = Place { cpus: (1 << cpus) - 1, weight: NICE_0 };
+        let scene = Scene { cpus: cpus as usize, place, loops: vec![place; loops as usize] };
+        for order in [Others::Fair, Others::Berate] {
+            let had = had_beside(order, &program, place, scene.cpus, &scene.loops);
+            let share = had.iter().sum::<u64>() as f64 / scene.part(program.threads.len());
+            assert!(share <= TWO_PER_CENT, "{order}: {share} by {program:?} in {scene:?}");
+        }
+    }
+}
