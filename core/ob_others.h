@@ -13,9 +13,6 @@
  * that lets a thread wait for 10 s. */
 #define OB_PATIENCE 3000000000ULL
 
-/* CPUs that one wake-up looks at, from the thread's last one on. */
-#define OB_WAKE_LOOKS 0xffULL
-
 /* `c`, on which this is called, serves best effort of virtual time `vtime`. */
 OB_INLINE void ob_others_advance(ob_p ob, ob_cpu_p c, u64 vtime)
 {
@@ -159,15 +156,12 @@ OB_INLINE u64 ob_others_look(ob_p ob, ob_cpu_p c)
  * once: it may be about to sleep, and messages that come one by one are best read together. */
 OB_FN void ob_others_wake(ob_p ob OB_ARG, ob_task_p t OB_ARG, u64 now)
 {
-	u64 cpus = t->cpus & ob->online;
-	u32 last = cpus & OB_BIT(t->cpu) ? t->cpu : ob_lowest(cpus);
+	u32 last = ob_wake_last(ob, t);
+	u64 cpus = t->told ? 0 : ob_wake_looks(ob, t, last);
 	ob_cpu_p c = ob_cpu(ob, last);
 	ob_task_p has = OB_READ(c->other);
 	u64 at;
 
-	last &= OB_MAX_CPUS - 1;
-	cpus = cpus >> last | cpus << ((OB_MAX_CPUS - last) & (OB_MAX_CPUS - 1));
-	cpus = t->told ? 0 : cpus & OB_WAKE_LOOKS;
 	while (cpus && OB_LOOP) {
 		ob_cpu_p other = ob_cpu(ob, last + ob_lowest(cpus));
 

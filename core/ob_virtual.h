@@ -41,6 +41,25 @@ OB_INLINE u64 ob_virtual(ob_task_p t, u64 ran)
 	return t->weight == OB_WEIGHT ? ran : ran * OB_WEIGHT / ob_max(t->weight, 1);
 }
 
+/* CPUs that one wake-up looks at, from the thread's last one on. */
+#define OB_WAKE_LOOKS 0xffULL
+
+/* The first CPU that `t`, which wakes, asks: its last one, if it may have that. */
+OB_INLINE u32 ob_wake_last(ob_p ob, ob_task_p t)
+{
+	u64 cpus = t->cpus & ob->online;
+
+	return (cpus & OB_BIT(t->cpu) ? t->cpu : ob_lowest(cpus)) & (OB_MAX_CPUS - 1);
+}
+
+/* It and those after it that `t` asks: bit n is the CPU n after `last`. */
+OB_INLINE u64 ob_wake_looks(ob_p ob, ob_task_p t, u32 last)
+{
+	u64 cpus = t->cpus & ob->online;
+
+	return (cpus >> last | cpus << ((OB_MAX_CPUS - last) & (OB_MAX_CPUS - 1))) & OB_WAKE_LOOKS;
+}
+
 /* How long a turn among best-effort threads is: a slice, or less in a crowd. (Who waits is counted
  * for all CPUs: they may all be bound to one.) */
 OB_INLINE u64 ob_others_turn(ob_p ob)

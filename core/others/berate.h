@@ -132,10 +132,27 @@ OB_INLINE void ob_berate_count(ob_p ob, ob_task_p t, u64 now)
 	ob->lights_at += since;
 }
 
+/* Whether somebody has one of the CPUs that `t` asks who has had less: he does not wait, so `from`
+ * does not tell. */
+OB_FN u64 ob_berate_displaces(ob_p ob OB_ARG, ob_task_p t OB_ARG)
+{
+	u64 had = t->vtime - ob_min(ob_berate_margin(ob), t->vtime);
+	u32 last = ob_wake_last(ob, t);
+	u64 cpus = ob_wake_looks(ob, t, last);
+
+	for (; cpus && OB_LOOP; cpus = (cpus & (cpus - 1)) + OB_ZERO) {
+		ob_task_p other = OB_READ(ob_cpu(ob, last + ob_lowest(cpus))->other);
+
+		if (other && !other->server && other->vtime < had)
+			return 1;
+	}
+	return 0;
+}
+
 /* Whether `t`, which is light and has woken, had no more than its part. Others come and go, and
  * where they are on average jumps by what leads are long: so if it does not stand before them, or a
  * slice behind, what it had is held against the clock, too (a leaky bucket of a slice,
- * ob_berate_pay). At `most` it may have had more, which is forgotten. */
+ * ob_berate_takes). At `most` it may have had more, which is forgotten. */
 OB_FN u64 ob_berate_modest(ob_p ob OB_ARG, ob_task_p t OB_ARG, u64 from, u64 most)
 {
 	u64 woke = ~t->node.over;
@@ -145,7 +162,8 @@ OB_FN u64 ob_berate_modest(ob_p ob OB_ARG, ob_task_p t OB_ARG, u64 from, u64 mos
 	t->aim = ob_max(ob_min(t->aim, woke + OB_BERATE_BUCKET), woke);
 	if (t->aim <= woke + ob->slice)
 		return 1;
-	return t->vtime < most && t->vtime <= from + ob_berate_margin(ob);
+	return t->vtime < most && t->vtime <= from + ob_berate_margin(ob) &&
+	       !ob_berate_displaces(ob, t);
 }
 
 /* Its deadline: before those with whom it shares CPUs, which are at `from`, and who has its CPU or
@@ -280,6 +298,18 @@ OB_INLINE u64 ob_berate_more(ob_p ob, u64 cpus)
 	return 16 * span / (span - ob_min(light, span - span / 16));
 }
 
+/* How long `t`, who is light, would take on its part of the clock for what it `used`, which it
+ * `had` in virtual time. If it may not go everywhere, all of the others may be where it is. Who has
+ * another CPU weighs what those do who wait, or is of nice 0. */
+OB_INLINE u64 ob_berate_takes(ob_p ob, ob_task_p t, u64 used, u64 had)
+{
+	u64 shared = ob->online & ~t->cpus ? 1 : ob->nr_cpus, parts = ob->parts;
+	u64 each = ob_max(parts / ob_max(ob->best_effort.count, 1), OB_BERATE_PARTS);
+
+	had = had * (parts + (shared - 1) * each) / OB_BERATE_PARTS;
+	return (used + had * ob_berate_more(ob, shared) / 16) / shared;
+}
+
 /* `t` sleeps after it has used so much: where it then is. Who needs just its part, in jobs that
  * vary, would owe ever more by chance, as what it has had too little is forgotten beyond
  * OB_BERATE_CREDIT. So of what it uses before it sleeps an 80th part is no debt beside one other;
@@ -291,14 +321,9 @@ OB_FN u64 ob_berate_pay(ob_p ob OB_ARG, ob_task_p t OB_ARG, u64 used)
 	u64 others = ob_max((ob->best_effort.count + cpus - 1) / cpus, 1);
 	u64 had = ob_berate_virtual(t, used);
 	u64 waived = t->burst > OB_WAKE_GRAIN ? had / (80 * others * others) : 0;
-	/* By when its part of the clock would yield it. If it may not go everywhere, all of the
-	 * others may be where it is. */
-	u64 shared = ob->online & ~t->cpus ? 1 : cpus;
-	u64 waits = had * ob->parts / OB_BERATE_PARTS / shared;
 
 	if (t->burst <= OB_WAKE_GRAIN)
-		waits = waits * ob_berate_more(ob, shared) / 16;
-	t->aim += used + waits;
+		t->aim += ob_berate_takes(ob, t, used, had);
 	return t->vtime - ob_min(waived, t->vtime);
 }
 

@@ -223,7 +223,9 @@ fn a_crowd_that_uses_little_at_a_time_takes_nothing_from_loops() {
                 waited(&berate) / MS,
                 waited(&fair) / MS
             );
-            assert!(had(&berate) as f64 > 0.93 * had(&fair) as f64, "{scene}");
+            // Of hundreds each has a turn of 4 ms or two in that time.
+            let least = 0.97 * had(&fair) as f64 - 4e6;
+            assert!(had(&berate) as f64 > least, "{scene}");
             assert!(waited(&berate) < 100 * MS + 6 * MS * parts.len() as u64, "{scene}");
         }
     }

@@ -347,3 +347,20 @@ fn nor_a_crowd_that_uses_little_at_a_time() {
         }
     }
 }
+
+/// Of two CPUs the loop has one while it runs, and then waits for neither: who wakes is to go by what it has had, too.
+#[test]
+fn nor_one_of_great_niceness_beside_one_loop_on_two_cpus() {
+    for (threads, nice) in [(6, 5), (12, 10)] {
+        for (work, pause) in [(20, 13), (40, 26), (200, 130), (450, 80)] {
+            let rhythm = Rhythm { first: 0, works: vec![work], pauses: vec![pause] };
+            let program = Program { way: Way::Alone, told: false, threads: vec![rhythm; threads] };
+            let place = |nice| Place { cpus: 3, weight: weight(nice) };
+            let scene = Scene { cpus: 2, place: place(nice), loops: vec![place(0)] };
+            let had = had_beside(Others::Berate, &program, scene.place, 2, &scene.loops);
+            let share = had.iter().sum::<u64>() as f64 / scene.part(threads);
+            println!("{share:.4} {threads} of nice {nice}, {work} and {pause} us");
+            assert!(share <= TWO_PER_CENT, "{share} by {threads} of nice {nice}, {work} us");
+        }
+    }
+}
