@@ -132,11 +132,11 @@ OB_INLINE void ob_berate_count(ob_p ob, ob_task_p t, u64 now)
 	ob->lights_at += since;
 }
 
-/* Whether somebody has one of the CPUs that `t` asks who has had less: he does not wait, so `from`
- * does not tell. */
+/* Whether somebody has one of the CPUs that `t` asks who has had less, by more than who slept may
+ * be behind: he does not wait, so `from` does not tell. */
 OB_FN u64 ob_berate_displaces(ob_p ob OB_ARG, ob_task_p t OB_ARG)
 {
-	u64 had = t->vtime - ob_min(ob_berate_margin(ob), t->vtime);
+	u64 had = t->vtime - ob_min(OB_BERATE_CREDIT + ob_berate_margin(ob), t->vtime);
 	u32 last = ob_wake_last(ob, t);
 	u64 cpus = ob_wake_looks(ob, t, last);
 
