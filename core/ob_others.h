@@ -84,8 +84,9 @@ OB_INLINE void ob_others_subtract(ob_p ob, ob_task_p t)
 /*
  * The virtual time of those with whom `t`, which wakes, will share CPUs: the average of those who
  * wait, as fluid sharing would have it (Stoica and Abdel-Wahab 1995), or of who was served last if
- * that is less; within a slice of the first who waits for its CPUs, for others may wait elsewhere,
- * or be far ahead by their weights. If nobody waits, it is that of who runs.
+ * that is less; within a slice of the first who waits for its CPUs (of where that stands or of its
+ * key, whichever is further), for others may wait elsewhere, or be far ahead by their weights. If
+ * nobody waits, it is that of who runs.
  */
 OB_INLINE u64 ob_others_vtime(ob_p ob, ob_task_p t, u64 now)
 {

@@ -334,9 +334,7 @@ struct ob {
 	s64 ahead;                  /* ... and by how much those who wait are ahead of it, in all */
 	u64 parts;                  /* of which that is the sum */
 	u64 notable; /* of those, who may be worth a look before a slice is over (ob_others_look) */
-	u64 lights;  /* ns that light threads have used lately (others/berate.h) ... */
-	u64 lights_at; /* ... until then */
-	u64 engaged;   /* reservations that have threads */
+	u64 engaged; /* reservations that have threads */
 	u64 online;
 	u64 idle; /* CPUs with nothing to run that nobody has been sent to yet (ob_idle_set) */
 	/* Effects, collected during a call; the shell carries them out and clears them. */
@@ -356,6 +354,9 @@ struct ob {
 	u32 others;   /* order of best effort, enum ob_others_order (others/registry.h) */
 	u32 nr_draws; /* servers that draw, ... */
 	struct ob_server OB_ARENA *draws[OB_MAX_CPUS]; /* ... and which these are */
+	u64 lights; /* ns that light threads that woke lately were likely to use (others/berate.h),
+		       ... */
+	u64 lights_at; /* ... until then */
 	/* Trace: a ring written here and read by user space. */
 	struct ob_event OB_ARENA *ring;
 	u64 ring_size; /* events, 0: no trace */

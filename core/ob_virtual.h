@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * Virtual time of best effort, by which every order of it (others/registry.h) reckons: what a
- * thread has had for its weight; that of nice 0 runs at the clock's speed.
+ * thread has had for its weight; that of nice 0 runs at the clock's speed. And which CPUs one that
+ * wakes asks.
  */
 #ifndef OB_VIRTUAL_H
 #define OB_VIRTUAL_H
@@ -49,7 +50,9 @@ OB_INLINE u32 ob_wake_last(ob_p ob, ob_task_p t)
 {
 	u64 cpus = t->cpus & ob->online;
 
-	return (cpus & OB_BIT(t->cpu) ? t->cpu : ob_lowest(cpus)) & (OB_MAX_CPUS - 1);
+	/* One bit at least: none of them may be on line. */
+	return (cpus & OB_BIT(t->cpu) ? t->cpu : ob_lowest(cpus | OB_BIT(OB_MAX_CPUS - 1))) &
+	       (OB_MAX_CPUS - 1);
 }
 
 /* It and those after it that `t` asks: bit n is the CPU n after `last`. */

@@ -43,12 +43,6 @@ OB_FN u64 ob_berate_turn(ob_p ob OB_ARG)
 /* What one of nice 0 counts in the average of those who wait. */
 #define OB_BERATE_PARTS (OB_WEIGHT / 16)
 
-/* What jobs that take longer than usual add to a lead, ns. */
-#define OB_BERATE_OVER 14000000ULL
-
-/* By what they may where nobody waits. */
-#define OB_BERATE_MOST_LEAD (OB_BERATE_FAR - OB_BERATE_OVER)
-
 /* By how much who has woken may be ahead of the others, and still go before them: a turn, and less
  * in a crowd, for each of it may be so far ahead. */
 OB_INLINE u64 ob_berate_margin(ob_p ob)
@@ -59,7 +53,13 @@ OB_INLINE u64 ob_berate_margin(ob_p ob)
 	return count <= few ? turn : turn * few / count;
 }
 
-/* By what they may, and not less than a turn: beside n others each has 10 s / (n + 1) of 10 s, of
+/* What jobs that take longer than usual add to a lead, ns. */
+#define OB_BERATE_OVER 14000000ULL
+
+/* By what they may where nobody waits. */
+#define OB_BERATE_MOST_LEAD (OB_BERATE_FAR - OB_BERATE_OVER)
+
+/* By what they may, and not less than a margin: beside n others each has 10 s / (n + 1) of 10 s, of
  * which that and what is added are the 50th part (sim/tests/cheats.rs). Others of more weight count
  * as so many more; who has a CPU weighs what those do who wait, and one of nice 0. */
 OB_FN u64 ob_berate_lead(ob_p ob OB_ARG, ob_task_p t OB_ARG)
@@ -116,54 +116,67 @@ OB_INLINE int ob_berate_light(ob_task_p t)
 	return t->burst && t->burst <= OB_WAKE_GRAIN && !t->told;
 }
 
-/* What light threads use is averaged over about so long, ns. */
-#define OB_BERATE_SPAN (1ULL << 27)
-
 /* No more than that is held against it, ns. */
 #define OB_BERATE_BUCKET 10000000000ULL
 
-/* `t`, which is light, has woken: it uses what it is likely to, about now. */
-OB_INLINE void ob_berate_count(ob_p ob, ob_task_p t, u64 now)
+/* What light threads use is averaged over about so long, ns. */
+#define OB_BERATE_SPAN (1ULL << 27)
+
+/* `t`, which is light, has woken at `now`: it uses what it is likely to, about then. (The kernel's
+ * own threads are few, and placed as if they had waited for long.) */
+OB_FN void ob_berate_count(ob_p ob OB_ARG, ob_task_p t OB_ARG, u64 now)
 {
 	u64 since = now > ob->lights_at ? now - ob->lights_at : 0;
 
-	ob->lights -= ob->lights * ob_min(since, OB_BERATE_SPAN) / OB_BERATE_SPAN;
+	if (t->kernel)
+		return;
+	if (since < OB_BERATE_SPAN)
+		ob->lights -= ob->lights * since / OB_BERATE_SPAN;
+	else
+		ob->lights = 0;
 	ob->lights += t->burst;
 	ob->lights_at += since;
 }
 
-/* Whether somebody has one of the CPUs that `t` asks who has had less, by more than who slept may
- * be behind: he does not wait, so `from` does not tell. */
-OB_FN u64 ob_berate_displaces(ob_p ob OB_ARG, ob_task_p t OB_ARG)
+/* Where in virtual time the best effort on `c` is at `now`, or OB_NEVER. */
+OB_FN u64 ob_berate_runs(ob_cpu_p c OB_ARG, u64 now)
+{
+	ob_task_p other = OB_READ(c->other);
+
+	if (!other || other->server)
+		return OB_NEVER;
+	return OB_READ(other->vtime) +
+	       ob_berate_virtual(other, now > c->started ? now - c->started : 0);
+}
+
+/* Whether one that runs on a CPU which `t` asks at `now` has had less, by more than a sleeper may
+ * be behind. It does not wait, so `from` says nothing of it. */
+OB_FN u64 ob_berate_displaces(ob_p ob OB_ARG, ob_task_p t OB_ARG, u64 now)
 {
 	u64 had = t->vtime - ob_min(OB_BERATE_CREDIT + ob_berate_margin(ob), t->vtime);
 	u32 last = ob_wake_last(ob, t);
 	u64 cpus = ob_wake_looks(ob, t, last);
 
-	for (; cpus && OB_LOOP; cpus = (cpus & (cpus - 1)) + OB_ZERO) {
-		ob_task_p other = OB_READ(ob_cpu(ob, last + ob_lowest(cpus))->other);
-
-		if (other && !other->server && other->vtime < had)
+	for (; cpus && OB_LOOP; cpus = (cpus & (cpus - 1)) + OB_ZERO)
+		if (ob_berate_runs(ob_cpu(ob, last + ob_lowest(cpus)), now) < had)
 			return 1;
-	}
 	return 0;
 }
 
-/* Whether `t`, which is light and has woken, had no more than its part. Others come and go, and
- * where they are on average jumps by what leads are long: so if it does not stand before them, or a
- * slice behind, what it had is held against the clock, too (a leaky bucket of a slice,
- * ob_berate_takes). At `most` it may have had more, which is forgotten. */
+/* Whether `t`, which is light and has woken, had no more than its part: by the clock (a leaky
+ * bucket of a slice, ob_berate_takes), or by where it stands, for others come and go. By that alone
+ * it would wait each time that where they are on average jumps, by what leads are long. At `most`
+ * it may have had more, which is forgotten. */
 OB_FN u64 ob_berate_modest(ob_p ob OB_ARG, ob_task_p t OB_ARG, u64 from, u64 most)
 {
 	u64 woke = ~t->node.over;
 
-	ob_berate_count(ob, t, woke);
 	/* A word of another order may be anything. */
 	t->aim = ob_max(ob_min(t->aim, woke + OB_BERATE_BUCKET), woke);
 	if (t->aim <= woke + ob->slice)
 		return 1;
 	return t->vtime < most && t->vtime <= from + ob_berate_margin(ob) &&
-	       !ob_berate_displaces(ob, t);
+	       !ob_berate_displaces(ob, t, woke);
 }
 
 /* Its deadline: before those with whom it shares CPUs, which are at `from`, and who has its CPU or
@@ -197,14 +210,17 @@ OB_INLINE void ob_berate_place(ob_p ob, ob_task_p t, u64 most, u64 from)
 {
 	u64 chatty = from != OB_NEVER && t->told && ob_berate_chatty(ob, t);
 	/* A new one has had no less than its part. */
-	u64 fresh = !t->vtime && from != OB_NEVER ? ob->slice : 0;
-	u64 credit = t->told ? ob->slice / (chatty ? 8 : 2) : fresh ? fresh : OB_BERATE_CREDIT;
+	u64 credit = t->told    ? ob->slice / (chatty ? 8 : 2)
+		     : t->vtime ? OB_BERATE_CREDIT
+				: ob->slice;
+	u64 ahead = t->vtime || from == OB_NEVER ? 0 : credit;
 	u64 lead = from == OB_NEVER && (most == OB_NEVER || !t->burst) ? 0 : ob_berate_lead(ob, t);
 
 	/* What it may lead others by when it wakes, and uses then, it has had here; and the first
 	 * of them may be behind the others by what it had too little. */
 	if (most != OB_NEVER && t->burst)
-		most += OB_BERATE_CREDIT + lead + ob_berate_virtual(t, t->burst);
+		most += lead + ob_berate_virtual(t, t->burst) +
+			(from != OB_NEVER ? OB_BERATE_CREDIT : 0);
 	if (from != OB_NEVER)
 		t->vtime = ob_max(ob_min(t->vtime, most), from - ob_min(credit, from));
 	if (from != OB_NEVER) {
@@ -215,13 +231,16 @@ OB_INLINE void ob_berate_place(ob_p ob, ob_task_p t, u64 most, u64 from)
 		t->due = t->vtime + OB_BERATE_FAR;
 		t->expires = t->used + ob_berate_turn(ob);
 	}
-	if (from != OB_NEVER && ob_berate_light(t) && ob_berate_modest(ob, t, from, most))
-		t->due = ob_berate_first(ob, t, from);
+	if (from != OB_NEVER && ob_berate_light(t)) {
+		ob_berate_count(ob, t, ~t->node.over);
+		if (ob_berate_modest(ob, t, from, most))
+			t->due = ob_berate_first(ob, t, from);
+	}
 	t->node.key = t->due - (t->vtime > most ? t->vtime - most : 0);
 	/* Before its deadline who has little weight may be far behind. What a new one has in
 	 * advance puts others no further back, or each of a crowd that comes would go before the
 	 * last. */
-	t->at = ob_min(t->vtime + fresh, most);
+	t->at = ob_min(t->vtime + ahead, most);
 	t->parts = (u32)ob_max(t->weight / 16, 1);
 	t->notable = 1;
 }
@@ -288,12 +307,13 @@ OB_FN void ob_berate_ran(ob_p ob OB_ARG, ob_task_p t OB_ARG, u64 ran)
 
 /* By how many times more, in 16ths, others there are than wait on average: under fluid sharing who
  * is light would be there for longer than it is, as it is served at once here. If all who are light
- * use U of the CPUs, those who never sleep have 1 - U, so they are that part of all there are. */
-OB_INLINE u64 ob_berate_more(ob_p ob, u64 cpus)
+ * use U of the CPUs, those who never sleep have 1 - U, so they are that part of all there are. None
+ * has been counted for long if that was before a span before `began`. */
+OB_INLINE u64 ob_berate_more(ob_p ob, u64 cpus, u64 began)
 {
 	u64 span = cpus * OB_BERATE_SPAN, light = OB_READ(ob->lights);
 
-	if (light <= span / 16)
+	if (light <= span / 16 || OB_READ(ob->lights_at) + OB_BERATE_SPAN < began)
 		return 16;
 	return 16 * span / (span - ob_min(light, span - span / 16));
 }
@@ -307,7 +327,7 @@ OB_INLINE u64 ob_berate_takes(ob_p ob, ob_task_p t, u64 used, u64 had)
 	u64 each = ob_max(parts / ob_max(ob->best_effort.count, 1), OB_BERATE_PARTS);
 
 	had = had * (parts + (shared - 1) * each) / OB_BERATE_PARTS;
-	return (used + had * ob_berate_more(ob, shared) / 16) / shared;
+	return (used + had * ob_berate_more(ob, shared, ob_cpu(ob, t->cpu)->started) / 16) / shared;
 }
 
 /* `t` sleeps after it has used so much: where it then is. Who needs just its part, in jobs that
@@ -339,7 +359,7 @@ OB_INLINE void ob_berate_slept(ob_p ob, ob_task_p t)
 	} else if (ob->best_effort.count) {
 		t->vtime = ob_berate_pay(ob, t, used);
 	} else {
-		/* The same beside nobody. */
+		/* The same where nobody waits: the clock yields it at once. */
 		t->aim += used;
 		if (t->burst > OB_WAKE_GRAIN)
 			t->vtime -= ob_min(ob_berate_own(t, used) / 80, t->vtime);

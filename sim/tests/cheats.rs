@@ -295,7 +295,8 @@ fn nor_in_a_long_search() {
         families(Way::Heirs { after: 0 }, &[1, 3, 9], seed, 100);
         families(Way::Hires, &[1, 3, 9], seed, 100);
         crews(&[2, 3], &[1, 3, 9], seed, 60);
-        weights(&[3], TWO_PER_CENT, seed, 60);
+        // Beside three of nice -10 it has 3.5 % of 10 s, of which two turns are a 50th part.
+        weights(&[3], THREE_PER_CENT, seed, 60);
         weights(&[1], THREE_PER_CENT, seed, 60);
         bound(&SPREAD, TWO_PER_CENT, seed, 60);
         bound(&APART, 1.03, seed, 60);
@@ -323,7 +324,7 @@ fn who_uses_little_at_a_time_has_one_and_a_half_per_cent_more_at_most() {
 /// steady intervals or not: beside loops they have no more than is theirs, and so leave these theirs.
 #[test]
 fn nor_a_crowd_that_uses_little_at_a_time() {
-    let mut random = Random(SEED);
+    let (mut random, mut most) = (Random(SEED), 0.0f64);
     for _ in 0..150 {
         let mut of = |several: &[u64]| several[random.below(several.len() as u64) as usize];
         let (cpus, loops, threads) = (of(&[1, 2]), of(&[2, 3, 5, 8]), of(&[4, 6, 10, 20]));
@@ -343,14 +344,16 @@ fn nor_a_crowd_that_uses_little_at_a_time() {
         for order in [Others::Fair, Others::Berate] {
             let had = had_beside(order, &program, place, scene.cpus, &scene.loops);
             let share = had.iter().sum::<u64>() as f64 / scene.part(program.threads.len());
-            assert!(share <= TWO_PER_CENT, "{order}: {share} by {program:?} in {scene:?}");
+            most = most.max(share);
+            assert!(share <= 1.015, "{order}: {share} by {program:?} in {scene:?}");
         }
     }
+    println!("{most:.4} at most");
 }
 
 /// Of two CPUs the loop has one while it runs, and then waits for neither: who wakes is to go by what it has had, too.
 #[test]
-fn nor_one_of_great_niceness_beside_one_loop_on_two_cpus() {
+fn nor_a_crowd_of_great_niceness_beside_one_loop_on_two_cpus() {
     for (threads, nice) in [(6, 5), (12, 10)] {
         for (work, pause) in [(20, 13), (40, 26), (200, 130), (450, 80)] {
             let rhythm = Rhythm { first: 0, works: vec![work], pauses: vec![pause] };
@@ -360,7 +363,7 @@ fn nor_one_of_great_niceness_beside_one_loop_on_two_cpus() {
             let had = had_beside(Others::Berate, &program, scene.place, 2, &scene.loops);
             let share = had.iter().sum::<u64>() as f64 / scene.part(threads);
             println!("{share:.4} {threads} of nice {nice}, {work} and {pause} us");
-            assert!(share <= TWO_PER_CENT, "{share} by {threads} of nice {nice}, {work} us");
+            assert!(share <= 1.01, "{share} by {threads} of nice {nice}, {work} us");
         }
     }
 }

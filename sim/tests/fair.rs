@@ -72,7 +72,7 @@ fn a_crowd_that_wakes_each_other_lets_who_uses_little_go_first_and_nobody_waits_
         // does not go before others that catch up, of which there are twenty.
         let [clock, told] = match order {
             Others::Fair => [2, 4],
-            Others::Berate => [2, 40],
+            Others::Berate => [2, 32],
             Others::Best => [5, 5],
         };
         assert!(got[0].waited <= clock * MS, "{order}, by the clock: {} ns", got[0].waited);
@@ -98,7 +98,7 @@ fn in_a_crowd_of_thousands_who_sleeps_waits_no_longer_than_a_slice_of_each_loop(
 
 #[test]
 fn who_sleeps_to_go_first_has_no_more_than_its_part() {
-    // `best` is not fair: that is a rhythm.
+    // Under `best` who keeps a rhythm goes first, whatever it needs, and these do.
     for order in [Others::Fair, Others::Berate] {
         // Pauses as short as that buy no turn before others.
         for (work, pause) in [(2_000, 1), (2_000, 1_000), (300, 10), (300, 100), (3_999, 50)] {
