@@ -305,6 +305,15 @@ OB_INLINE void ob_others_spread(ob_p ob)
 	ob->kick |= cpus;
 }
 
+/* Whether `t`, which `c` is to serve, is further in virtual time than the next who waits for `c`:
+ * it may come from a faster CPU, and is no measure for those that have this one. */
+OB_FN u64 ob_others_leads(ob_p ob OB_ARG, ob_cpu_p c OB_ARG, ob_task_p t OB_ARG)
+{
+	ob_task_p next = (ob_task_p)ob_tree_first(&ob->best_effort, OB_BIT(c->id));
+
+	return next && next->at + ob->slice < t->vtime;
+}
+
 /* Takes the next best-effort task that may run on `c`. */
 OB_INLINE ob_task_p ob_others_take(ob_p ob, ob_cpu_p c, u64 now)
 {
@@ -318,7 +327,8 @@ OB_INLINE ob_task_p ob_others_take(ob_p ob, ob_cpu_p c, u64 now)
 	t = (ob_task_p)ob_tree_first(&ob->best_effort, OB_BIT(c->id));
 	if (t) {
 		ob_others_remove(ob, t, now);
-		ob_others_advance(ob, c, t->vtime);
+		if (t->vtime <= c->vtime + ob->slice || !ob_others_leads(ob, c, t))
+			ob_others_advance(ob, c, t->vtime);
 	}
 	return t;
 }

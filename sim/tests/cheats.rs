@@ -56,7 +56,7 @@ impl Random {
     fn program(&mut self, way: Way, threads: usize) -> Program {
         let way = self.way(way);
         let threads = (0..threads).map(|_| self.rhythm(way)).collect();
-        Program { way, told: self.below(2) == 0, threads }
+        Program { way, told: self.below(2) == 0, free: 0, threads }
     }
 
     /// One like `program`, with a part of it changed.
@@ -309,7 +309,7 @@ fn nor_in_a_long_search() {
 fn who_uses_little_at_a_time_has_one_and_a_half_per_cent_more_at_most() {
     for (works, pauses) in [(400, 100), (490, 30), (300, 100), (400, 160)] {
         let rhythm = Rhythm { first: 0, works: vec![works], pauses: vec![pauses] };
-        let program = Program { way: Way::Alone, told: false, threads: vec![rhythm] };
+        let program = Program { way: Way::Alone, told: false, free: 0, threads: vec![rhythm] };
         for (cpus, loops) in [(3, [3, 3, 3]), (1, [3, 3, 3])] {
             let scene = Scene::bound(cpus, &loops);
             let had = had_beside(Others::Berate, &program, scene.place, scene.cpus, &scene.loops);
@@ -338,7 +338,7 @@ fn nor_a_crowd_that_uses_little_at_a_time() {
             (0..threads).map(|_| (0..5).map(|_| pause()).collect()).collect();
         let rhythm = |pauses| Rhythm { first: random.below(3000), works: vec![work], pauses };
         let threads = pauses.into_iter().map(rhythm).collect();
-        let program = Program { way: Way::Alone, told: false, threads };
+        let program = Program { way: Way::Alone, told: false, free: 0, threads };
         let place = Place { cpus: (1 << cpus) - 1, weight: NICE_0 };
         let scene = Scene { cpus: cpus as usize, place, loops: vec![place; loops as usize] };
         for order in [Others::Fair, Others::Berate] {
@@ -357,13 +357,32 @@ fn nor_a_crowd_of_great_niceness_beside_one_loop_on_two_cpus() {
     for (threads, nice) in [(6, 5), (12, 10)] {
         for (work, pause) in [(20, 13), (40, 26), (200, 130), (450, 80)] {
             let rhythm = Rhythm { first: 0, works: vec![work], pauses: vec![pause] };
-            let program = Program { way: Way::Alone, told: false, threads: vec![rhythm; threads] };
+            let program =
+                Program { way: Way::Alone, told: false, free: 0, threads: vec![rhythm; threads] };
             let place = |nice| Place { cpus: 3, weight: weight(nice) };
             let scene = Scene { cpus: 2, place: place(nice), loops: vec![place(0)] };
             let had = had_beside(Others::Berate, &program, scene.place, 2, &scene.loops);
             let share = had.iter().sum::<u64>() as f64 / scene.part(threads);
             println!("{share:.4} {threads} of nice {nice}, {work} and {pause} us");
             assert!(share <= 1.01, "{share} by {threads} of nice {nice}, {work} us");
+        }
+    }
+}
+
+/// Who is bound to a slow CPU is not moved ahead by who comes there from a faster one: else it would wait for a loop there.
+#[test]
+fn who_comes_from_a_faster_cpu_takes_nothing_from_those_bound_to_a_slow_one() {
+    for gap in [700, 1_000, 7_000] {
+        let rhythm = |work, pause, first| Rhythm { first, works: vec![work], pauses: vec![pause] };
+        let pair = [rhythm(10, gap, 0), rhythm(10, gap - 7, 10)];
+        let threads = vec![rhythm(300, 100, 0); 6].into_iter().chain(pair).collect();
+        let program = Program { way: Way::Alone, told: false, free: 2, threads };
+        let place = |cpus| Place { cpus, weight: NICE_0 };
+        let [fair, berate] = [Others::Fair, Others::Berate]
+            .map(|order| had_beside(order, &program, place(1), 2, &[place(1), place(2)]));
+        println!("{gap} us: {fair:?} {berate:?}");
+        for (fair, berate) in fair.iter().zip(&berate) {
+            assert!(*berate as f64 > 0.97 * *fair as f64, "{berate} of {fair} ns, every {gap} us");
         }
     }
 }

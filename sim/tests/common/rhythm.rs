@@ -103,7 +103,15 @@ pub struct Program {
     pub way: Way,
     /// Whom its threads wake the core takes to be woken by a thread; else by an interrupt, as messages by loopback do.
     pub told: bool,
+    /// The last so many of its threads may go anywhere, and the very last one of these is always woken by another.
+    pub free: usize,
     pub threads: Vec<Rhythm>,
+}
+
+impl Program {
+    fn is_free(&self, line: usize) -> bool {
+        line >= self.threads.len() - self.free
+    }
 }
 
 /// Where a thread may run, and its weight.
@@ -175,7 +183,9 @@ impl Rig<'_> {
     }
 
     fn born(&mut self, i: usize, parent: usize, ran: u64) {
-        self.core.init_task(i, self.place.cpus, self.place.weight);
+        let free = self.program.is_free(i / 2);
+        let cpus = if free { (1 << self.seats.len()) - 1 } else { self.place.cpus };
+        self.core.init_task(i, cpus, self.place.weight);
         self.core.born(i, parent, ran);
         // The kernel does not ask where one that is bound to a CPU is to go.
         self.core.told_if(i, parent != NOBODY && self.place.cpus.count_ones() > 1);
@@ -199,7 +209,9 @@ impl Rig<'_> {
             _ => {}
         }
         if does == Does::Sleeps {
-            self.core.told_if(i, by_a_thread && self.program.told);
+            let reads = self.program.free > 0 && line + 1 == self.program.threads.len();
+            let told = by_a_thread && self.program.told || reads;
+            self.core.told_if(i, told);
             self.core.ready(i, self.now);
         }
     }
@@ -389,7 +401,7 @@ pub fn had_beside(
 /// sleeps for the next of `pauses`, again and again, us.
 pub fn had_by_a_liar(order: Others, loops: usize, works: &[u64], pauses: &[u64]) -> Vec<u64> {
     let rhythm = Rhythm { first: 0, works: works.to_vec(), pauses: pauses.to_vec() };
-    let program = Program { way: Way::Alone, told: false, threads: vec![rhythm] };
+    let program = Program { way: Way::Alone, told: false, free: 0, threads: vec![rhythm] };
     let place = Place { cpus: 1, weight: NICE_0 };
     had_beside(order, &program, place, 1, &vec![place; loops])
 }
