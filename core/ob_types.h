@@ -354,8 +354,7 @@ struct ob {
 	u32 others;   /* order of best effort, enum ob_others_order (others/registry.h) */
 	u32 nr_draws; /* servers that draw, ... */
 	struct ob_server OB_ARENA *draws[OB_MAX_CPUS]; /* ... and which these are */
-	u64 lights; /* ns that light threads that woke lately were likely to use (others/berate.h),
-		       ... */
+	u64 lights;    /* ns that light threads, woken of late, will use (others/berate.h), ... */
 	u64 lights_at; /* ... until then */
 	/* Trace: a ring written here and read by user space. */
 	struct ob_event OB_ARENA *ring;

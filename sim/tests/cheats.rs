@@ -369,7 +369,7 @@ fn nor_a_crowd_of_great_niceness_beside_one_loop_on_two_cpus() {
     }
 }
 
-/// Who is bound to a slow CPU is not moved ahead by who comes there from a faster one: else it would wait for a loop there.
+/// Who is bound to a slow CPU is not moved ahead by who comes there from a faster one: else it would wait for a loop.
 #[test]
 fn who_comes_from_a_faster_cpu_takes_nothing_from_those_bound_to_a_slow_one() {
     for gap in [700, 1_000, 7_000] {

@@ -7,7 +7,7 @@ use onbeat_sim::{Core, NOBODY};
 const MS: u64 = 1_000_000;
 pub const EVER: u64 = u64::MAX;
 
-/// From `first` on a task wants to run for `work` in every `period`; it goes without those that begin before it is done.
+/// From `first` on a task wants to run for `work` in every `period`. It goes without jobs that begin before it is done.
 #[derive(Clone, Copy)]
 pub struct Part {
     pub first: u64,
