@@ -113,7 +113,7 @@ OB_INLINE void ob_berate_woke(ob_p ob, ob_task_p t, u64 turn, u64 lead)
 /* Who is known to use next to nothing does not wait for others to catch up. */
 OB_INLINE int ob_berate_light(ob_task_p t)
 {
-	return t->burst && t->burst <= OB_WAKE_GRAIN && !t->told;
+	return t->burst && t->burst <= OB_WAKE_GRAIN;
 }
 
 /* No more than that is held against it, ns. */
@@ -166,15 +166,20 @@ OB_FN u64 ob_berate_displaces(ob_p ob OB_ARG, ob_task_p t OB_ARG, u64 now)
 /* Whether `t`, which is light and has woken, had no more than its part: by the clock (a leaky
  * bucket of a slice, ob_berate_takes), or by where it stands, for others come and go. By that alone
  * it would wait each time that where they are on average jumps, by what leads are long. At `most`
- * it may have had more, which is forgotten. */
+ * it may have had more, which is forgotten. Whom another has woken may come from a faster CPU, and
+ * the clock does not know that; where light ones want all there is, order among them is best. */
 OB_FN u64 ob_berate_modest(ob_p ob OB_ARG, ob_task_p t OB_ARG, u64 from, u64 most)
 {
 	u64 woke = ~t->node.over;
 
 	/* A word of another order may be anything. */
 	t->aim = ob_max(ob_min(t->aim, woke + OB_BERATE_BUCKET), woke);
-	if (t->aim <= woke + ob->slice)
+	if (t->told) {
+		if (ob->lights > ob->nr_cpus * OB_BERATE_SPAN * 3 / 4)
+			return 0;
+	} else if (t->aim <= woke + ob->slice) {
 		return 1;
+	}
 	return t->vtime < most && t->vtime <= from + ob_berate_margin(ob) &&
 	       !ob_berate_displaces(ob, t, woke);
 }
@@ -206,6 +211,14 @@ OB_FN u64 ob_berate_chatty(ob_p ob OB_ARG, ob_task_p t OB_ARG)
 	       waker->used + (now > c->started ? now - c->started : 0) > OB_WAKE_GRAIN;
 }
 
+/* `t`, which uses little, has woken: it goes first if it had no more than its part. */
+OB_FN void ob_berate_hurry(ob_p ob OB_ARG, ob_task_p t OB_ARG, u64 from, u64 most)
+{
+	ob_berate_count(ob, t, ~t->node.over);
+	if (ob_berate_modest(ob, t, from, most))
+		t->due = ob_berate_first(ob, t, from);
+}
+
 OB_INLINE void ob_berate_place(ob_p ob, ob_task_p t, u64 most, u64 from)
 {
 	u64 chatty = from != OB_NEVER && t->told && ob_berate_chatty(ob, t);
@@ -231,11 +244,8 @@ OB_INLINE void ob_berate_place(ob_p ob, ob_task_p t, u64 most, u64 from)
 		t->due = t->vtime + OB_BERATE_FAR;
 		t->expires = t->used + ob_berate_turn(ob);
 	}
-	if (from != OB_NEVER && ob_berate_light(t)) {
-		ob_berate_count(ob, t, ~t->node.over);
-		if (ob_berate_modest(ob, t, from, most))
-			t->due = ob_berate_first(ob, t, from);
-	}
+	if (from != OB_NEVER && !chatty && ob_berate_light(t))
+		ob_berate_hurry(ob, t, from, most);
 	t->node.key = t->due - (t->vtime > most ? t->vtime - most : 0);
 	/* Before its deadline who has little weight may be far behind. What a new one has in
 	 * advance puts others no further back, or each of a crowd that comes would go before the

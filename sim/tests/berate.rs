@@ -5,7 +5,7 @@
 mod common;
 
 use common::rhythm::{MS, Periodic, SECOND, US, core, had_by_a_liar, late, late_of_one, times};
-use common::shell::{Got, Part, endless, play};
+use common::shell::{EVER, Got, Part, endless, play, play_woken};
 use onbeat_model::others::Others;
 use onbeat_sim::NICE_0;
 
@@ -145,6 +145,20 @@ fn whom_one_wakes_that_goes_on_waits_for_some_turns_and_whom_the_clock_wakes_for
     assert!(clock <= MS, "{clock} ns");
     // For the slice of who woke it and some of others', but not for one of each.
     assert!(told > 5_500 * US && told < 20 * MS, "{told} ns");
+}
+
+/// A clock wakes a thread that wakes another as it is done. From then on ten wake, one by one, that use 300 us of 20 ms each.
+#[test]
+fn whom_one_wakes_that_then_sleeps_goes_before_others_that_use_little() {
+    let beat = |work, first| Part { first, work: work * US, period: 20 * MS };
+    let pair = [beat(400, 0), Part { first: EVER, work: 100 * US, period: EVER }];
+    let crowd = (0..10).map(|i| beat(300, (300 + 200 * i) * US));
+    let parts: Vec<Part> = pair.into_iter().chain([endless(0)]).chain(crowd).collect();
+    let core = core(Others::Berate, 1, &[NICE_0; 13]);
+    let got = play_woken(core, &parts, &[(0, 1)], 10 * SECOND)[1];
+    let jobs = got.had / (100 * US);
+    assert!(jobs > 450, "{got:?}");
+    assert!(got.waits / jobs <= 100 * US, "{} ns", got.waits / jobs);
 }
 
 /// Of 500 some sleep, some are of the greatest niceness and some of the least. A round of all takes 2 s in turns of

@@ -20,15 +20,33 @@ pub fn endless(first: u64) -> Part {
     Part { first, work: EVER, period: EVER }
 }
 
-/// What a task had of the CPU, and the longest that it waited.
+/// What a task had of the CPU, the longest that it waited, and how long it did in all.
 #[derive(Debug, Default, Clone, Copy)]
 pub struct Got {
     pub had: u64,
     pub waited: u64,
+    pub waits: u64,
+}
+
+impl Got {
+    fn has_waited(&mut self, time: u64) {
+        self.waited = self.waited.max(time);
+        self.waits += time;
+    }
 }
 
 /// Plays the shell until `end`: to the ns, so that no turn ends unseen.
-pub fn play(mut core: Core, parts: &[Part], end: u64) -> Vec<Got> {
+pub fn play(core: Core, parts: &[Part], end: u64) -> Vec<Got> {
+    play_woken(core, parts, &[], end)
+}
+
+/// The same, where the second of each of these pairs is woken by the first, as that is done.
+pub fn play_woken(
+    mut core: Core,
+    parts: &[Part],
+    wakes_another: &[(usize, usize)],
+    end: u64,
+) -> Vec<Got> {
     let mut got = vec![Got::default(); parts.len()];
     let (mut now, mut runs) = (0, NOBODY);
     let mut wakes: Vec<u64> = parts.iter().map(|p| p.first).collect();
@@ -62,7 +80,7 @@ pub fn play(mut core: Core, parts: &[Part], end: u64) -> Vec<Got> {
                 }
                 if next != NOBODY {
                     core.run(0, next, now);
-                    got[next].waited = got[next].waited.max(now - since[next]);
+                    got[next].has_waited(now - since[next]);
                     since[next] = EVER;
                 }
                 runs = next;
@@ -82,6 +100,13 @@ pub fn play(mut core: Core, parts: &[Part], end: u64) -> Vec<Got> {
         }
         now = then;
         if runs != NOBODY && left[runs] == 0 {
+            for &(by, i) in wakes_another {
+                if by == runs && left[i] == 0 {
+                    (left[i], since[i]) = (parts[i].work, now);
+                    core.told(i);
+                    core.ready(i, now);
+                }
+            }
             core.stop(0, ffi::OB_STOP_SLEPT, now);
             core.sleep(runs, now);
             runs = NOBODY;
@@ -94,7 +119,7 @@ pub fn play(mut core: Core, parts: &[Part], end: u64) -> Vec<Got> {
                 since[runs] = now;
                 if next != NOBODY {
                     core.run(0, next, now);
-                    got[next].waited = got[next].waited.max(now - since[next]);
+                    got[next].has_waited(now - since[next]);
                     since[next] = EVER;
                 }
                 runs = next;
