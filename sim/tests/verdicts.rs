@@ -120,7 +120,9 @@ proptest! {
     ) {
         for name in [
             "p-edf+cbs", "g-edf+cbs-hard", "g-edf+cbs", "g-edzl+cbs-hard", "g-edzl+cbs", "g-edzl+cbs-predict",
-            "g-edzl+cbs-slack", "p-edf+cbs-predict", "c-edzl+cbs-predict", "rm+cbs-hard",
+            "g-edzl+cbs-slack", "p-edf+cbs-predict", "c-edzl+cbs-predict", "rm+cbs-hard", "p-rm+cbs-hard", "p-rm+cbs",
+            "p-rm+cbs-predict", "rm+cbs", "g-edf+fcbs", "p-edf+fcbs", "p-edf+fcbs-lag", "p-edf+cash", "g-edf+cash",
+            "edf-wm+cbs-hard", "edf-wmr+cbs-hard", "edf-wmr+cbs", "edf-wmr+fcbs", "p-edf", "p-rm", "p-edzl+cbs",
         ] {
             let set = draft.set(name, "3s", overrunning);
             let policy = name.parse::<Policy>().unwrap();

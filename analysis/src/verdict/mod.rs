@@ -3,8 +3,9 @@
 //! does not fit; what binds; and what would make it fit (`remedy`).
 //!
 //! Each task is asked for as its reservation is: its budget and its overhead in every period, due by its deadline, or
-//! by the end of its period if that is earlier, for servers see no releases of a program that is behind. Jobs are taken
-//! to keep to their budgets. Tasks are where `plan` puts them, and each queue (`queue`) is tested for itself, beside
+//! by the end of its period if that is earlier, for servers see no releases of a program that is behind. What is said of
+//! a task holds for jobs within its budget; where others take more than theirs and nothing keeps that from it, nothing
+//! is said. Tasks are where `plan` puts them, and each queue (`queue`) is tested for itself, beside
 //! best effort's share. Jitter adds to what a queue promises: the server's k-th budget begins no later than J after the
 //! k-th arrival, by induction over k.
 
@@ -15,7 +16,7 @@ mod tests;
 
 use onbeat_model::policy::{CorePolicy, Order, Server};
 use onbeat_model::rank::Rank;
-use onbeat_model::taskset::{TaskCopy, TaskSet};
+use onbeat_model::taskset::{TaskCopy, TaskEntry, TaskSet};
 
 use crate::global::hsb::hsb_tardiness;
 use crate::groups::judge;
@@ -82,6 +83,8 @@ struct Asked {
     one: Delayed,
     threads: u32,
     marks: bool,
+    /// Its jobs may take more than its budget.
+    overruns: bool,
     rank: Option<Rank>,
     priority: Option<u32>,
     seat: Seat,
@@ -126,9 +129,10 @@ fn judge_by(set: &TaskSet, played: &CorePolicy, by_priority: bool) -> Judged {
             if fullest.as_ref().is_none_or(|(most, _)| load > *most) {
                 fullest = Some((load, words));
             }
-            let answers = match of.order.key.ranks() {
-                true => ranked(set, &asked, &inside),
-                false => queue.judge(),
+            let answers = match (queue.unlimited(), of.order.key.ranks()) {
+                (Some(why), _) => inside.iter().map(|_| Said::Unknown(why.clone())).collect(),
+                (_, true) => ranked(set, &asked, &inside),
+                _ => queue.judge(),
             };
             inside.iter().zip(answers).for_each(|(i, answer)| said[*i] = Some(answer));
         }
@@ -166,6 +170,12 @@ fn judge_by(set: &TaskSet, played: &CorePolicy, by_priority: bool) -> Judged {
     Judged { fits, binds, late, refused }
 }
 
+/// Whether jobs of a task, whose overhead is in its budget, may take more than that.
+fn overruns(task: &TaskEntry) -> bool {
+    let budget = task.budget.map(|budget| budget.saturating_sub(task.waits.overhead));
+    remedy::beyond(&TaskEntry { budget, ..task.clone() }).is_some()
+}
+
 /// Budgets that hold what no budget counts, too.
 fn with_overhead(set: &TaskSet) -> TaskSet {
     let mut set = set.clone();
@@ -186,6 +196,8 @@ fn asked(set: &TaskSet, played: &CorePolicy) -> Vec<Asked> {
             // Its members may run at a time.
             threads: groups.get(group)?.at.cpus.count_ones(),
             marks: false,
+            // What its members want in all nobody knows.
+            overruns: true,
             rank: None,
             priority: None,
             seat: groups.get(group)?.clone(),
@@ -200,6 +212,7 @@ fn asked(set: &TaskSet, played: &CorePolicy) -> Vec<Asked> {
                 one: Delayed { task, jitter: spec.waits.jitter, blocking: spec.waits.blocking },
                 threads: spec.threads,
                 marks: spec.marks,
+                overruns: overruns(spec),
                 rank: spec.class,
                 priority: spec.waits.priority,
                 seat: seats[i].clone()?,

@@ -132,6 +132,38 @@ impl Queue<'_> {
         }
     }
 
+    /// One whose jobs may take more than its budget.
+    fn overruns(&self) -> Option<&Asked> {
+        self.tasks.iter().find(|one| one.overruns).copied()
+    }
+
+    /// Why nothing can be said of anybody: one may take more than its budget, and no server keeps that from others.
+    pub(super) fn unlimited(&self) -> Option<String> {
+        let one = &self.overruns()?.name;
+        match self.policy.server {
+            server if !server.enforces() => {
+                Some(format!("{one} works for longer than its budget, which nothing enforces here"))
+            }
+            server if !server.isolates() => Some(format!(
+                "{one} works for longer than its budget, which under {} can make others late",
+                server.name()
+            )),
+            _ => None,
+        }
+    }
+
+    /// The same where budgets are told apart by deadlines, which the order does not go by: who overruns goes on before
+    /// whoever comes after it.
+    fn heedless(&self) -> Option<String> {
+        let one = &self.overruns()?.name;
+        (!self.policy.server.rests()).then(|| {
+            format!(
+                "{one} works for longer than its budget, and goes on before those after it under {}",
+                self.policy.name
+            )
+        })
+    }
+
     /// What is said of each task.
     pub(super) fn judge(&self) -> Vec<Said> {
         self.answer().unwrap_or_else(|all| {
@@ -247,6 +279,9 @@ impl Queue<'_> {
     }
 
     fn fixed_on_one(&self) -> Answer {
+        if let Some(why) = self.heedless() {
+            return Err(Said::Unknown(why));
+        }
         let (order, levels) = self.levels();
         let (all, unit) = self.exact();
         // These count from arrivals on. What best effort's share delays is a time in which others come as ever.
@@ -290,7 +325,11 @@ impl Queue<'_> {
         let (order, levels) = self.levels();
         let (tasks, there) = (self.capped(), edf::supply(self.share()));
         let sorted: Vec<Sporadic> = order.iter().map(|i| tasks[*i]).collect();
+        let heedless = self.heedless();
         let (times, why) = match self.share().is_zero() {
+            _ if heedless.is_some() => {
+                (vec![None; order.len()], heedless.as_deref().unwrap_or_default())
+            }
             _ if self.jitter() => {
                 (vec![None; order.len()], "no test of several CPUs covers jitter")
             }

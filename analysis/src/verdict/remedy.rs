@@ -123,7 +123,9 @@ pub fn with_work(set: &TaskSet) -> Option<TaskSet> {
 
 /// Policies of the same order that keep jobs to their budgets, and isolate: what to take in place of one that does not.
 pub fn enforcing(policy: &CorePolicy) -> impl Iterator<Item = &'static CorePolicy> {
-    let (order, not) = (policy.order, !policy.server.enforces());
+    let order = policy.order;
+    let keeps = policy.server.enforces() && policy.server.isolates();
+    let not = !keeps || !order.key.goes_by_deadlines();
     let good = move |p: &&CorePolicy| {
         not && p.order == order && p.server.enforces() && p.server.isolates()
     };

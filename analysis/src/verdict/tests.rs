@@ -55,6 +55,25 @@ fn the_best_effort_share_counts() {
     assert_eq!(fits(&of("2.5%"), "g-edzl+cbs-predict"), Fits::Yes);
 }
 
+/// `a` wants nine times its budget. Where that goes on before `b`, or is given to it at `b`'s deadline, `b` may be late,
+/// and where nothing keeps `a` from it nobody can be told anything.
+#[test]
+fn of_those_beside_one_that_overruns_nothing_is_said_where_no_server_keeps_that_from_them() {
+    let long = task("a", 1, 10, "").replace("1ms\" }", "9ms\" }");
+    let set = set(&format!("cpus = 1\n{long}{}", task("b", 5, 20, "")));
+    for policy in ["p-edf", "p-rm", "p-edf+fcbs", "p-edf+fcbs-lag", "p-rm+cbs", "p-rm+cbs-predict"]
+    {
+        let judged = under(&set, policy);
+        assert_eq!((judged.fits, judged.late), (Fits::Unproven, vec![None; 2]), "{policy}");
+        assert!(judged.binds.contains("a works for longer than its budget"), "{}", judged.binds);
+    }
+    for policy in ["p-edf+cbs", "p-edf+cbs-hard", "p-rm+cbs-hard", "p-edf+cbs-predict"] {
+        assert_eq!(fits(&set, policy), Fits::Yes, "{policy}");
+    }
+    let fcbs = "p-edf+fcbs".parse::<Policy>().unwrap().core().unwrap();
+    assert!(enforcing(fcbs).any(|p| judge(&set, p).fits == Fits::Yes));
+}
+
 /// Dhall and Liu, "On a real-time scheduling problem", 1978: light tasks of short deadlines, and one that needs nearly
 /// all of a CPU.
 #[test]

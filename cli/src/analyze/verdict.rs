@@ -6,11 +6,11 @@ use std::fmt::Write;
 use std::time::{Duration, Instant};
 
 use onbeat_analysis::verdict::remedy::{
-    Remedies, TASKS_TRIED, beyond, enforcing, least_cpus, remedies, with_cpus,
+    Remedies, TASKS_TRIED, enforcing, least_cpus, remedies, with_cpus,
 };
 use onbeat_analysis::verdict::{Fits, Judged, judge, judge_priorities, left_out, names};
 use onbeat_model::numbers::LATE_ISOLATED;
-use onbeat_model::policy::{CORE, CorePolicy, Policy, Server};
+use onbeat_model::policy::{CORE, CorePolicy, Policy};
 use onbeat_model::taskset::TaskSet;
 use onbeat_model::units::{format_duration, format_percent};
 use serde_json::{Value, json};
@@ -61,28 +61,10 @@ impl By {
             Judged { fits: Fits::Unproven, binds, late, refused: 0 }
         };
         match said {
-            Ok(Some(judged)) => match self {
-                By::Policy(policy) if policy.server == Server::None => unbounded(set, judged),
-                _ => judged,
-            },
+            Ok(Some(judged)) => judged,
             Ok(None) => unproven("no test covers priorities beside groups".into()),
             Err(why) => unproven(why.to_string()),
         }
-    }
-}
-
-/// Without a server nothing keeps a job to its budget, which the tests take for its work.
-fn unbounded(set: &TaskSet, judged: Judged) -> Judged {
-    match set.tasks.iter().find(|task| beyond(task).is_some()) {
-        Some(task) if judged.fits.bounded() => Judged {
-            fits: Fits::Unproven,
-            binds: format!(
-                "{} works for longer than its budget, which nothing enforces here",
-                task.name
-            ),
-            ..judged
-        },
-        _ => judged,
     }
 }
 
