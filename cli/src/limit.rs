@@ -117,7 +117,7 @@ pub fn run(options: &Options) -> Result<ExitCode> {
         free: !options.guarantee,
     };
     let time = Duration::from_nanos(options.time_limit);
-    let (mut limits, refused) = compute(&set, asked, lag, wanted, time)?;
+    let Computed { mut limits, refused, timed_out } = compute(&set, asked, lag, wanted, time)?;
     // Of a refusal there is nothing to keep.
     let usual = (asked, lag) == (usual, SHARE_LAG) && limits.jobs > 0;
     let place = usual.then(|| keep(&set, &limits));
@@ -127,8 +127,8 @@ pub fn run(options: &Options) -> Result<ExitCode> {
         limits.free = all.free.filter(|_| limits.free.is_some());
     }
     print(&match options.json {
-        true => format!("{:#}\n", object(&set, &limits, refused.as_deref())),
-        false => text(&set, &limits, refused.as_deref()),
+        true => format!("{:#}\n", object(&set, &limits, refused.as_deref(), timed_out)),
+        false => text(&set, &limits, refused.as_deref(), timed_out),
     })?;
     match place {
         Some(Ok((file, _))) => complain!("onbeat limit: kept for tables in {}", file.display()),
@@ -167,22 +167,29 @@ pub fn compute_and_keep(set: &TaskSet, time: Duration) -> Result<()> {
     }
     let wanted =
         Wanted { guaranteed: set.tasks.iter().any(|task| task.budget.is_some()), free: true };
-    let (limits, _) = compute(set, capacity(set), SHARE_LAG, wanted, time)?;
+    let limits = compute(set, capacity(set), SHARE_LAG, wanted, time)?.limits;
     keep(set, &limits).map(|_| ())
 }
 
-/// The limits; and if the reservations cannot be kept by anybody, why.
+struct Computed {
+    limits: Limits,
+    /// Why the reservations cannot be kept by anybody.
+    refused: Option<String>,
+    /// With more time they might be nearer to each other.
+    timed_out: bool,
+}
+
 fn compute(
     set: &TaskSet,
     capacity: f64,
     lag: u64,
     wanted: Wanted,
     time: Duration,
-) -> Result<(Limits, Option<String>)> {
+) -> Result<Computed> {
     let begin = Instant::now();
     let lag_ms = lag as f64 / 1e6;
     let mut limits = Limits { jobs: 0, capacity, lag_ms, guaranteed: None, free: None };
-    let mut refused = None;
+    let (mut refused, mut timed_out) = (None, false);
     let bar = Bar::new();
     for (guarantee, wanted, more) in
         [(true, wanted.guaranteed, wanted.free), (false, wanted.free, false)]
@@ -196,6 +203,7 @@ fn compute(
         match limit(set, &options, &mut |at| bar.show(at, guarantee)) {
             Ok(found) => {
                 limits.jobs = found.jobs;
+                timed_out |= found.timed_out;
                 let span = Some(Span { bound: found.bound, found: found.found });
                 *(if guarantee { &mut limits.guaranteed } else { &mut limits.free }) = span;
             }
@@ -203,7 +211,12 @@ fn compute(
             Err(error) => bail!("{}: {error}", set.name),
         }
     }
-    Ok((limits, refused))
+    // Nobody who must keep reservations has fewer late jobs than who need not.
+    if let (Some(kept), Some(free)) = (&mut limits.guaranteed, &mut limits.free) {
+        kept.bound = kept.bound.max(free.bound);
+        free.found = [free.found, kept.found].into_iter().flatten().min();
+    }
+    Ok(Computed { limits, refused, timed_out })
 }
 
 /// What is being done, on a terminal, once it takes long.
@@ -244,7 +257,7 @@ impl Drop for Bar {
     }
 }
 
-fn text(set: &TaskSet, limits: &Limits, refused: Option<&str>) -> String {
+fn text(set: &TaskSet, limits: &Limits, refused: Option<&str>, timed_out: bool) -> String {
     let Limits { jobs, capacity, lag_ms, .. } = limits;
     let mut text = format!(
         "{}: {jobs} jobs within {}, {capacity:.2} of {} CPUs for them",
@@ -269,13 +282,17 @@ fn text(set: &TaskSet, limits: &Limits, refused: Option<&str>) -> String {
     if lines.iter().any(|(_, span)| span.is_some_and(|span| !span.is_exact())) {
         text.push_str(
             "\nNot solved to the end: the left figure is a bound only, and what is possible lies \
-             between both.\nA longer --time-limit may bring them together.\n",
+             between both.\n",
         );
+        text.push_str(match timed_out {
+            true => "A longer --time-limit may bring them together.\n",
+            false => "All stretches of time were solved, so a longer --time-limit does not bring them together.\n",
+        });
     }
     text
 }
 
-fn object(set: &TaskSet, limits: &Limits, refused: Option<&str>) -> Value {
+fn object(set: &TaskSet, limits: &Limits, refused: Option<&str>, timed_out: bool) -> Value {
     let span = |span: Option<Span>| {
         let percent = |n: u64| n as f64 * 100.0 / limits.jobs.max(1) as f64;
         span.map(|span| {
@@ -297,6 +314,7 @@ fn object(set: &TaskSet, limits: &Limits, refused: Option<&str>) -> Value {
         "guaranteed": span(limits.guaranteed),
         "free": span(limits.free),
         "refused": refused,
+        "timed_out": timed_out,
     })
 }
 

@@ -37,6 +37,8 @@ pub struct Limit {
     pub bound: u64,
     /// Late jobs of a schedule that was found, if one was in time.
     pub found: Option<u64>,
+    /// Some part of the search was ended by the time limit: with more of it both may come nearer to each other.
+    pub timed_out: bool,
 }
 
 /// Why there is no limit.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! From stretches to the whole run: a schedule stretch after stretch, and bounds of stretches that add up.
 
+use std::cell::Cell;
 use std::time::Instant;
 
 use onbeat_model::taskset::TaskSet;
@@ -28,6 +29,8 @@ struct Search {
     /// Stream and index of all jobs by release.
     order: Vec<(usize, usize)>,
     machine: Machine,
+    /// The time for some stretch, or for all, was over before it was solved.
+    timed_out: Cell<bool>,
 }
 
 pub(super) fn search(
@@ -55,12 +58,12 @@ pub(super) fn search(
     let lag = if supply < cpus { cpus * ms(options.lag) } else { 0.0 };
     let machine = Machine { cpus, supply, lag };
     let jobs = streams.iter().flat_map(|s| &s.jobs).filter(|job| job.counted).count() as u64;
-    let search = Search { streams, order, machine };
+    let search = Search { streams, order, machine, timed_out: Cell::new(false) };
     let half = begin + options.time_limit.mul_f64(FOR_SCHEDULE);
     let found = search.schedule(half, progress);
     let bound = search.prove(found.as_ref(), begin + options.time_limit, progress);
     let found = found.map(|late| late.iter().flatten().filter(|late| **late).count() as u64);
-    Ok(Limit { jobs, bound, found })
+    Ok(Limit { jobs, bound, found, timed_out: search.timed_out.get() })
 }
 
 fn ms(ns: u64) -> f64 {
@@ -74,6 +77,13 @@ fn fair(until: Instant, left: usize) -> Instant {
 }
 
 impl Search {
+    /// Whether it is later than `until`, which is noted.
+    fn is_over(&self, until: Instant) -> bool {
+        let over = Instant::now() >= until;
+        self.timed_out.set(self.timed_out.get() || over);
+        over
+    }
+
     /// Where a stretch that begins with job `from` (in order of release) ends: after at most `most` jobs, where the
     /// tasks pause longest.
     fn next(&self, from: usize, most: usize) -> usize {
@@ -122,7 +132,7 @@ impl Search {
             }
             let cuts = self.cuts(most, shift);
             for (n, pair) in cuts.windows(2).enumerate() {
-                if Instant::now() >= until {
+                if self.is_over(until) {
                     return sum(&proven, 0, all);
                 }
                 let (from, to) = (pair[0], pair[1]);
@@ -136,6 +146,7 @@ impl Search {
                     let until = fair(until, cuts.len() - n);
                     // Where the solver fails, 0 is a bound as well.
                     let answer = solve(&stretch, &self.machine, known.as_ref(), until);
+                    self.is_over(until);
                     proven.push((from, to, answer.map_or(0, |answer| answer.bound)));
                 }
                 progress(Progress { jobs: to as u64, of: all as u64, pass: pass + 1 });
@@ -193,7 +204,7 @@ impl Search {
         let mut steps = (2 * all / AHEAD).max(1);
         state.now = release(0);
         while from < all {
-            if Instant::now() >= until {
+            if self.is_over(until) {
                 return None;
             }
             let keep = self.next(from, AHEAD / 2);
@@ -244,6 +255,7 @@ impl Search {
             });
         }
         let answer = solve(&stretch, &self.machine, None, until).ok()?;
+        self.is_over(until);
         let Plan { late, served, lag } = answer.plan?;
         for (i, stream) in self.streams.iter().enumerate() {
             let first = state.next[i];

@@ -21,7 +21,7 @@ fn at(set: &TaskSet, capacity: f64, lag: u64, guarantee: bool) -> Limit {
 fn late(set: &TaskSet) -> (u64, u64) {
     let one = |guarantee| {
         let limit = at(set, f64::from(set.cpus), 0, guarantee);
-        assert_eq!(limit.found, Some(limit.bound));
+        assert_eq!((limit.found, limit.timed_out), (Some(limit.bound), false));
         limit.bound
     };
     (one(false), one(true))
@@ -127,5 +127,5 @@ fn without_time_the_bound_is_weak_but_there() {
     let three = set(1, "1s", &[task, task, task], "");
     let options = Options { capacity: 1.0, lag: 0, guarantee: false, time_limit: Duration::ZERO };
     let none = limit(&three, &options, &mut |_| {}).unwrap();
-    assert_eq!((none.jobs, none.bound, none.found), (300, 0, None));
+    assert_eq!((none.jobs, none.bound, none.found, none.timed_out), (300, 0, None, true));
 }
