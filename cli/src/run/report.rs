@@ -15,6 +15,9 @@ use serde::Serialize;
 use super::needs::{MOST_PERCENT, Summary};
 use crate::output::print;
 
+/// Of a reservation that began so much later than the program, ns, that is told.
+const YOUNGER: u64 = 500_000_000;
+
 /// What a program got, for people and programs.
 #[derive(Serialize)]
 struct Report<'a> {
@@ -25,6 +28,8 @@ struct Report<'a> {
     period_ns: u64,
     deadline_ns: u64,
     elapsed_ns: u64,
+    /// How long the reservation has been there, of which the figures are: since a service that was started anew.
+    reserved_ns: u64,
     jobs: u64,
     misses: u64,
     #[serde(skip_serializing_if = "Causes::is_empty")]
@@ -132,6 +137,7 @@ impl<'a> Report<'a> {
             period_ns: got.period_ns,
             deadline_ns: got.deadline_ns,
             elapsed_ns,
+            reserved_ns: age.min(elapsed_ns),
             jobs: got.jobs,
             misses: got.misses,
             late_causes: &got.late_causes,
@@ -162,15 +168,19 @@ impl std::fmt::Display for Report<'_> {
         let ms = |ns: u64| format!("{:.2}ms", ns as f64 / 1e6);
         let s = |ns: u64| format!("{:.3}s", ns as f64 / 1e9);
         let percent = |a: u64, b: u64| format!("{:.1}%", 100.0 * a as f64 / b.max(1) as f64);
+        let whole = match self.reserved_ns.saturating_add(YOUNGER) < self.elapsed_ns {
+            true => format!(", the last of its {}: all figures are of these", s(self.elapsed_ns)),
+            false => String::new(),
+        };
         writeln!(
             f,
-            "onbeat: {} had {} every {} under {} on {} for {}",
+            "onbeat: {} had {} every {} under {} on {} for {}{whole}",
             self.program,
             format_duration(self.budget_ns),
             format_duration(self.period_ns),
             self.policy,
             name_cpus(self.cpus),
-            s(self.elapsed_ns)
+            s(if whole.is_empty() { self.elapsed_ns } else { self.reserved_ns })
         )?;
         let (jobs, misses) = (self.jobs, self.misses);
         writeln!(f, "  jobs       {jobs}, {misses} late ({})", percent(misses, jobs))?;
@@ -239,7 +249,11 @@ mod tests {
             ..Default::default()
         };
         assert_eq!(of(&got), ("p-edf+cbs-hard".into(), vec![1], 2_000_000));
+        let said = Report::of(&grant, &got, Duration::from_secs(4), 0, None).to_string();
+        assert!(said.contains("for 1.000s, the last of its 4.000s: all figures"), "{said}");
         let old = protocol::Reservation { policy: String::new(), age_ns: 0, ..got };
+        let said = Report::of(&grant, &old, Duration::from_secs(4), 0, None).to_string();
+        assert!(said.contains("for 4.000s\n"), "{said}");
         assert_eq!(of(&old), ("g-edf+cbs".into(), vec![0, 1], 500_000));
     }
 }
