@@ -88,7 +88,7 @@ struct ob_task {
 	u8 leaves;
 	u8 listed;
 	u8 gone;
-	u8 heard;  /* BEST: wake-ups by which its rhythm is judged, at most OB_BEST_KNOWN */
+	u8 heard;  /* BEST: wake-ups by which its rhythm is judged, at most OB_BEST_TRIED */
 	u8 placed; /* which order of best effort has put it where it waits or last waited */
 };
 

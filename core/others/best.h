@@ -25,11 +25,36 @@
 /* After so many wake-ups it is known whether a thread beats. From the second on it is presumed to,
  * with this interval, ns: who needs more than its part would else never be done, nor sleep, and not
  * be known by its sleep. */
-#define OB_BEST_KNOWN 8
+#define OB_BEST_KNOWN 8U
 #define OB_BEST_GUESS 100000000ULL
+/* Then so many jobs are due after half an interval: of who is late with every second job only the
+ * others end in sleep, as if it beat half as often. */
+#define OB_BEST_TRIED (OB_BEST_KNOWN + 8)
+/* An interval may be so many beats. */
+#define OB_BEST_BEATS_MOST 3
 
 /* So much, ns, one that beats may use without sleeping, as it is late. */
 #define OB_BEST_BEHIND 1000000000ULL
+
+/* `interval` as one of `t`: who was late has slept through none of the beats meanwhile, so it may
+ * be some of those that are known, or these some of it. */
+OB_FN u64 ob_best_beat(ob_task_p t OB_ARG, u64 interval)
+{
+	u64 known = t->interval, whole = ob_max(interval, known), part = ob_min(interval, known);
+	u64 beats = (whole + part / 2) / ob_max(part, 1), off;
+
+	if (beats < 2 || beats > OB_BEST_BEATS_MOST)
+		return interval;
+	off = whole > beats * part ? whole - beats * part : beats * part - whole;
+	if (8 * off > part)
+		return interval;
+	if (interval > known)
+		return interval / beats;
+	t->interval = interval;
+	t->varies /= beats;
+	t->heard = (u8)ob_min(t->heard, OB_BEST_KNOWN);
+	return interval;
+}
 
 /* `t` woke at `now`: its interval counts in the averages of intervals and of by how much they vary.
  * Of one that is known, an interval that is much shorter is a part of the same job, which waited
@@ -43,12 +68,13 @@ OB_INLINE void ob_best_hear(ob_task_p t, u64 now)
 	if (!learns && interval < t->interval / 4)
 		return;
 	t->beat = now;
-	off = interval > t->interval ? interval - t->interval : t->interval - interval;
 	if (interval > OB_BEST_MOST) {
 		t->interval = 0;
 		t->heard = 1;
 		return;
 	}
+	interval = ob_best_beat(t, interval);
+	off = interval > t->interval ? interval - t->interval : t->interval - interval;
 	t->heard += learns;
 	if (learns && 3 * off > t->interval) {
 		t->interval = interval;
@@ -81,6 +107,10 @@ OB_FN void ob_best_woke(ob_task_p t OB_ARG, u64 now)
 
 	ob_best_hear(t, now);
 	interval = ob_best_interval(t);
+	if (t->heard >= OB_BEST_KNOWN && t->heard < OB_BEST_TRIED) {
+		t->heard++;
+		interval /= 2;
+	}
 	t->aim = interval && !t->kernel ? OB_BEST_BEATS + t->beat + interval : 0;
 	t->until = t->used + OB_BEST_BEHIND;
 }

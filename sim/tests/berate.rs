@@ -147,7 +147,8 @@ fn whom_one_wakes_that_goes_on_waits_for_some_turns_and_whom_the_clock_wakes_for
     assert!(told > 5_500 * US && told < 20 * MS, "{told} ns");
 }
 
-/// A clock wakes a thread that wakes another as it is done. From then on ten wake, one by one, that use 300 us of 20 ms each.
+/// A clock wakes a thread that wakes another as it is done. From then on ten wake, one by one, that use 300 us of 20 ms
+/// each.
 #[test]
 fn whom_one_wakes_that_then_sleeps_goes_before_others_that_use_little() {
     let beat = |work, first| Part { first, work: work * US, period: 20 * MS };

@@ -3,10 +3,10 @@
 //! does not fit; what binds; and what would make it fit (`remedy`).
 //!
 //! Each task is asked for as its reservation is: its budget and its overhead in every period, due by its deadline, or
-//! by the end of its period if that is earlier, for servers see no releases of a program that is behind. What is said of
-//! a task holds for jobs within its budget; where others take more than theirs and nothing keeps that from it, nothing
-//! is said. Tasks are where `plan` puts them, and each queue (`queue`) is tested for itself, beside
-//! best effort's share. Jitter adds to what a queue promises: the server's k-th budget begins no later than J after the
+//! by the end of its period if that is earlier, for servers see no releases of a program that is behind. What is said
+//! of a task holds for jobs within its budget; where others take more than theirs and nothing keeps that from it,
+//! nothing is said. Tasks are where `plan` puts them, and each queue (`queue`) is tested for itself, beside best
+//! effort's share. Jitter adds to what a queue promises: the server's k-th budget begins no later than J after the
 //! k-th arrival, by induction over k.
 
 mod queue;

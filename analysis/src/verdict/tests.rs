@@ -55,8 +55,8 @@ fn the_best_effort_share_counts() {
     assert_eq!(fits(&of("2.5%"), "g-edzl+cbs-predict"), Fits::Yes);
 }
 
-/// `a` wants nine times its budget. Where that goes on before `b`, or is given to it at `b`'s deadline, `b` may be late,
-/// and where nothing keeps `a` from it nobody can be told anything.
+/// `a` wants nine times its budget. Where that goes on before `b`, or is given to it at `b`'s deadline, `b` may be
+/// late, and where nothing keeps `a` from it nobody can be told anything.
 #[test]
 fn of_those_beside_one_that_overruns_nothing_is_said_where_no_server_keeps_that_from_them() {
     let long = task("a", 1, 10, "").replace("1ms\" }", "9ms\" }");
