@@ -159,16 +159,13 @@ pub fn run(options: &Options) -> Result<ExitCode> {
         bail!("stopped before the first result");
     }
     let report = place.join("report.html");
+    let traced = shown.sections.iter().any(|section| !section.traces.is_empty());
     let written = write_page(&report, &sets, shown.sections, partial);
     trouble.extend(written.err());
     if let Some(error) = trouble.into_iter().next() {
         return Err(error);
     }
-    print(&format!(
-        "\nReport: {}\nTraces (open them at https://ui.perfetto.dev) and results as JSON: {}\n",
-        report.display(),
-        place.display()
-    ))?;
+    print(&whereabouts(&report, &place, traced))?;
     match (partial, shown.failures) {
         (true, _) => bail!("stopped on request: the results are partial"),
         (_, 0) => Ok(ExitCode::SUCCESS),
@@ -244,6 +241,15 @@ impl Shown {
         self.sections.extend(join(sections)?);
         Ok(())
     }
+}
+
+/// Where everything is. Few runs are traced: of others there are no traces to open.
+fn whereabouts(report: &Path, place: &Path, traced: bool) -> String {
+    let traces = match traced {
+        true => "Traces (open them at https://ui.perfetto.dev) and results as JSON",
+        false => "Results as JSON",
+    };
+    format!("\nReport: {}\n{traces}: {}\n", report.display(), place.display())
 }
 
 fn keep(results: &Results, file: &Path) -> Result<()> {
@@ -349,5 +355,12 @@ mod tests {
         assert!(set.policies.iter().any(|p| p.to_string() == TRACED.1));
         assert!(!LEFT_OUT.contains(&TRACED.1));
         assert_eq!(set.copies().count(), 6);
+    }
+
+    #[test]
+    fn traces_are_named_only_where_there_are_some() {
+        let told = |traced| whereabouts(Path::new("d/report.html"), Path::new("d"), traced);
+        assert_eq!(told(false), "\nReport: d/report.html\nResults as JSON: d\n");
+        assert!(told(true).contains("perfetto.dev) and results as JSON: d\n"));
     }
 }
