@@ -91,6 +91,12 @@ impl Linux24 {
         }
     }
 
+    /// The names of all orders that the simulator has, these and Onbeat's, for messages.
+    pub fn simulated() -> String {
+        let old: Vec<&str> = Self::ALL.iter().map(|one| one.name()).collect();
+        format!("{}, {}", Others::names(), old.join(", "))
+    }
+
     /// The one of that name.
     pub fn named(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|one| one.name() == name)

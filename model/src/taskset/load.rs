@@ -263,10 +263,11 @@ impl TaskSet {
     /// There is none, or the set has what it knows nothing of.
     pub fn serve_others_by(&mut self, name: &str) -> Result<(), String> {
         let baseline = Linux24::named(name);
-        let order = match baseline {
-            Some(_) => Others::default(),
-            None => name.parse()?,
-        };
+        let known = Others::ALL.iter().find(|order| order.name() == name).copied();
+        let order = known.or(baseline.map(|_| Others::default())).ok_or_else(|| {
+            let (name, there) = (clip(name), Linux24::simulated());
+            format!("no order of best effort is called \"{name}\"; there are {there}")
+        })?;
         if let Some(reason) = baseline.and_then(|baseline| unknown_to(self, baseline)) {
             return Err(format!("{reason}; choose one of {}", Others::names()));
         }
@@ -336,6 +337,7 @@ mod tests {
         let mut other = file("").unwrap();
         other.serve_others_by("fair").unwrap();
         assert_eq!((other.baseline(), other.others()), (None, Others::Fair));
-        assert!(other.serve_others_by("linux-2.6").is_err());
+        let unknown = other.serve_others_by("linux-2.6").unwrap_err();
+        assert!(unknown.ends_with("best, linux-2.4-100, linux-2.4-800"), "{unknown}");
     }
 }

@@ -497,9 +497,7 @@ fn best_effort(
             (_, Some(baseline)) => (Others::default(), Some(baseline)),
             _ => {
                 let reason = format!("no order of best effort is called \"{}\"", clip(order.value));
-                let old: Vec<&str> = Linux24::ALL.iter().map(|one| one.name()).collect();
-                let there = format!("there are {}, {}", Others::names(), old.join(", "));
-                return fault(order.at, reason, there);
+                return fault(order.at, reason, format!("there are {}", Linux24::simulated()));
             }
         },
     };
