@@ -4,7 +4,7 @@
 use toml::Spanned;
 use toml::de::{DeArray, DeTable, DeValue};
 
-use crate::units::{self, Fraction, clip, format_duration};
+use crate::units::{self, Fraction, UnitError, clip, format_duration};
 
 /// What is wrong at a byte of the file, and what to do.
 pub(super) struct Fault {
@@ -231,6 +231,15 @@ pub(super) fn duration(v: &Value<'_>, key: &str, min: u64, max: u64) -> Result<A
     let text = string(v, key)?;
     let value = match units::parse_duration(text.value) {
         Ok(value) => value,
+        // Zero, which the message would allow, is not enough.
+        Err(UnitError::Negative(shown)) if min > 0 => {
+            let low = format_duration(min);
+            return fault(
+                text.at,
+                format!("{key}: \"{shown}\" is negative"),
+                format!("choose at least {low}"),
+            );
+        }
         Err(e) => return unit_fault(text.at, key, &e),
     };
     let (low, high) = (format_duration(min), format_duration(max));

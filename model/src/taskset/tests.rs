@@ -212,6 +212,11 @@ fn each_mistake_is_blamed_on_its_line_with_a_remedy() {
             "period is zero",
         ),
         (
+            with_task("name = \"a\"\nperiod = \"-10ms\"\nwork = { constant = \"1ms\" }"),
+            5,
+            "period: \"-10ms\" is negative; choose at least 1us",
+        ),
+        (
             with_task("name = \"a\"\nperiod = \"2h\"\nwork = { constant = \"1ms\" }"),
             5,
             "above the largest",
@@ -225,6 +230,8 @@ fn each_mistake_is_blamed_on_its_line_with_a_remedy() {
         (task("budget = \"11ms\""), 7, "above the period 10ms; lower it to 10ms"),
         (task("deadline = \"5ms\"\nbudget = \"6ms\""), 8, "above the deadline 5ms"),
         (task("deadline = \"0ms\""), 7, "deadline is zero"),
+        (task("deadline = \"-1ms\""), 7, "negative; choose at least 1ns"),
+        (task("budget = \"-1ms\""), 7, "negative; choose at least 1ns"),
         (task("budget = \"0ms\""), 7, "budget is zero"),
         (task("count = 0"), 7, "between 1 and 1000"),
         (task("count = 1001"), 7, "between 1 and 1000"),
@@ -256,6 +263,7 @@ fn each_mistake_is_blamed_on_its_line_with_a_remedy() {
         (work("\"1ms\""), 6, "must be a table"),
         (work("{ constant = \"1ms\", uniform = [\"1ms\", \"2ms\"] }"), 6, "keep exactly one"),
         (work("{ constant = \"0ms\" }"), 6, "constant is zero"),
+        (work("{ constant = \"-1ms\" }"), 6, "negative; choose at least 1ns"),
         (work("{ constant = \"1ms\", start = 3 }"), 6, "belongs to trace"),
         (work("{ uniform = [\"1ms\"] }"), 6, "1 bounds instead of two"),
         (work("{ uniform = [\"2ms\", \"1ms\"] }"), 6, "smaller bound first"),
