@@ -9,7 +9,8 @@ use onbeat_model::run::{Class, Platform, World};
 use onbeat_report::claims::Claims;
 use onbeat_report::html::Experiment;
 use onbeat_report::limit::Limits;
-use onbeat_report::{Outcome, result_json, table};
+use onbeat_report::table::{self, mean};
+use onbeat_report::{Outcome, result_json};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -206,7 +207,7 @@ fn tasks(outcome: &Outcome) -> String {
             task.owed.to_string(),
             task.owed_late.to_string(),
             task.worst_fps.map_or_else(|| "–".into(), |n| n.to_string()),
-            format!("{:.2}", task.mean_fps),
+            mean(task.mean_fps, 2),
             format!("{:.2}", task.tardiness_max_ms),
             format!("{:.2}", task.response_p99_ms),
             format!("{:.0}", task.cpu_ms),

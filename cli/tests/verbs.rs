@@ -43,6 +43,27 @@ fn the_simulators_json_has_a_world_a_platform_and_for_each_policy_all_figures() 
     }
 }
 
+#[test]
+fn where_nothing_lasts_a_second_rates_are_a_dash_and_null_and_all_else_is_there() {
+    let file = File::new(
+        "cpus = 1\nduration = \"900ms\"\npolicies = [\"g-edf+cbs\"]\n[[task]]\nname = \"a\"\nperiod = \"20ms\"\n\
+         budget = \"5ms\"\nwork = { constant = \"2ms\" }\n",
+    );
+    let run = object(&onbeat(&["sim", file.path(), "--json"]))["runs"][0].clone();
+    for figure in ["worst_fps", "mean_fps", "fps_sd"] {
+        assert!(run["metrics"][figure].is_null() && run["tasks"][0][figure].is_null(), "{figure}");
+    }
+    let text = said(&onbeat(&["sim", file.path(), "--detail"]));
+    assert!(text.contains("mean/s") && text.contains("CPU/job") && text.contains('–'), "{text}");
+    // The page has no picture of them.
+    let page = file.beside("page.html");
+    let saved = file.beside("run.json");
+    fs::write(&saved, said(&onbeat(&["sim", file.path(), "--json"]))).unwrap();
+    let made = onbeat(&["report", saved.to_str().unwrap(), "--html", page.to_str().unwrap()]);
+    assert!(made.status.success(), "{}", complaint(&made));
+    assert!(!fs::read_to_string(page).unwrap().contains("and the worst second"));
+}
+
 /// What only knowledge of how jobs resemble each other gives: `cbs-slack`, which has none, is late in 2.9 %, first
 /// come, first served in 4.8.
 #[test]

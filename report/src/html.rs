@@ -254,7 +254,7 @@ fn tasks(o: &Outcome) -> Value {
                 t.owed.to_string(),
                 t.owed_late.to_string(),
                 t.worst_fps.map_or_else(|| "–".into(), |n| n.to_string()),
-                format!("{:.2}", t.mean_fps),
+                table::mean(t.mean_fps, 2),
                 format!("{:.2}", t.tardiness_p99_ms),
                 format!("{:.2}", t.tardiness_max_ms),
                 format!("{:.2}", t.response_p99_ms),

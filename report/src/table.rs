@@ -70,7 +70,8 @@ fn row(o: &Outcome) -> Vec<String> {
     ]
 }
 
-fn mean(value: Option<f64>, digits: usize) -> String {
+/// A mean, or a dash where there is none.
+pub fn mean(value: Option<f64>, digits: usize) -> String {
     value.map_or_else(|| "–".into(), |v| format!("{v:.digits$}"))
 }
 
@@ -85,7 +86,8 @@ pub(crate) fn beyond(misses: u64, owed_late: u64) -> String {
 pub(crate) fn summary(outcomes: &[&Outcome], limits: Option<&Limits>) -> Lines {
     let lost = outcomes.iter().any(|o| o.metrics.lost_events > 0);
     let aborted = outcomes.iter().any(|o| o.metrics.aborted > 0);
-    let means = outcomes.iter().any(|o| o.metrics.mean_fps.is_some());
+    // Those of frames are missing also where nobody lasts a second.
+    let means = outcomes.iter().any(|o| o.metrics.tardiness_mean_ms.is_some());
     let seconds = outcomes.iter().any(|o| o.metrics.best_effort_least_cpus.is_some());
     let wanted = |head: &str| match head {
         "BE least" => seconds,

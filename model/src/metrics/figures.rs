@@ -36,8 +36,9 @@ pub struct Metrics {
     pub late_causes: Causes,
     /// Least number of completions of any one task in any one-second window; `None` if no task lasts a second.
     pub worst_fps: Option<u32>,
-    /// Mean over all tasks and whole seconds of the completions in that second. This and every other mean over the
-    /// tasks is `None` if their periods differ: it would be a figure of none of them.
+    /// Mean over all tasks and whole seconds of the completions in that second; `None` if there is no whole second.
+    /// This and every other mean over the tasks is `None` if their periods differ: it would be a figure of none of
+    /// them.
     pub mean_fps: Option<f64>,
     /// Population standard deviation over the same samples.
     pub fps_sd: Option<f64>,
@@ -139,8 +140,8 @@ pub struct TaskMetrics {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub late_jobs: Vec<LateJob>,
     pub worst_fps: Option<u32>,
-    pub mean_fps: f64,
-    pub fps_sd: f64,
+    pub mean_fps: Option<f64>,
+    pub fps_sd: Option<f64>,
     pub tardiness_mean_ms: f64,
     pub tardiness_p99_ms: f64,
     pub tardiness_max_ms: f64,

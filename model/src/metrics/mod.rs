@@ -145,8 +145,8 @@ fn figures(
             late_causes: std::mem::take(&mut late[i].causes),
             late_jobs: std::mem::take(&mut late[i].jobs),
             worst_fps: worst,
-            mean_fps: task_fps.mean(),
-            fps_sd: task_fps.sd(),
+            mean_fps: task_fps.both().map(|fps| fps.0),
+            fps_sd: task_fps.both().map(|fps| fps.1),
             tardiness_mean_ms: stats.tardiness.0,
             tardiness_p99_ms: stats.tardiness.1,
             tardiness_max_ms: stats.tardiness.2,
@@ -210,7 +210,7 @@ fn figures(
     (total.wake_mean_ms, total.wake_p99_ms, total.wake_max_ms) = summary(&mut wakes, count);
     total.miss_ratio = ratio(all.misses, all.jobs);
     let mean = |value: f64| alike.then_some(value);
-    (total.mean_fps, total.fps_sd) = (mean(fps.mean()), mean(fps.sd()));
+    (total.mean_fps, total.fps_sd) = fps.both().filter(|_| alike).unzip();
     (_, total.tardiness_p99_ms, total.tardiness_max_ms) = stats.tardiness;
     (_, total.response_p99_ms, total.response_max_ms) = stats.response;
     total.tardiness_mean_ms = mean(stats.tardiness.0);

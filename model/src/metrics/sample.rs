@@ -165,6 +165,11 @@ impl Moments {
         if self.n == 0.0 { 0.0 } else { self.sum / self.n }
     }
 
+    /// Mean and deviation; none of nothing.
+    pub(super) fn both(&self) -> Option<(f64, f64)> {
+        (self.n > 0.0).then(|| (self.mean(), self.sd()))
+    }
+
     pub(crate) fn sd(&self) -> f64 {
         if self.n == 0.0 {
             return 0.0;

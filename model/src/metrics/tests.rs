@@ -228,6 +228,14 @@ fn frames_are_counted_by_the_second_and_in_the_worst_window() {
 }
 
 #[test]
+fn without_a_whole_second_there_is_no_mean_of_frames_a_second() {
+    let events = vec![release(0, 0, 0, 10 * MS), complete(0, 0, 4 * MS)];
+    let (m, t) = one(events, 900);
+    assert_eq!((m.mean_fps, m.fps_sd, t[0].mean_fps, t[0].fps_sd), (None, None, None, None));
+    assert!(m.fps_per_second.is_empty() && m.tardiness_mean_ms.is_some());
+}
+
+#[test]
 fn relative_jitter_is_the_change_of_response_time() {
     let events = vec![
         release(0, 0, 0, 10 * MS),
