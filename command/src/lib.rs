@@ -78,19 +78,23 @@ pub fn parse_as<P: Parser>(misused: u8) -> P {
     let matches = command.try_get_matches_from_mut(std::env::args_os());
     let options = matches
         .and_then(|matches| P::from_arg_matches(&matches).map_err(|e| e.format(&mut command)));
-    options.unwrap_or_else(|error| {
-        if error.use_stderr() {
-            let _ = error.print(); // there may be nobody to read it
-            exit(misused.into());
+    options.unwrap_or_else(|error| end(&error, misused))
+}
+
+/// Ends the process as clap's answer to a command line would have it: with `misused` if that makes no sense, with 0
+/// after help and the like, and with 1 if these cannot be written.
+pub fn end(error: &clap::Error, misused: u8) -> ! {
+    if error.use_stderr() {
+        let _ = error.print(); // there may be nobody to read it
+        exit(misused.into());
+    }
+    match error.print().and_then(|()| io::stdout().flush()) {
+        Err(why) if why.kind() != io::ErrorKind::BrokenPipe => {
+            let _ = writeln!(io::stderr(), "cannot write to standard output: {why}");
+            exit(1)
         }
-        match error.print().and_then(|()| io::stdout().flush()) {
-            Err(why) if why.kind() != io::ErrorKind::BrokenPipe => {
-                let _ = writeln!(io::stderr(), "cannot write to standard output: {why}");
-                exit(1)
-            }
-            _ => exit(0),
-        }
-    })
+        _ => exit(0),
+    }
 }
 
 /// Writes manual pages and completions, and ends the process, if it was started as `PROGRAM --generate FOLDER`.

@@ -10,6 +10,7 @@ use anyhow::{Result, anyhow, bail};
 use clap::error::{ContextKind, ContextValue};
 use clap::parser::ValueSource;
 use clap::{Arg, ArgAction, Command, FromArgMatches};
+use onbeat_command::MISUSED;
 use onbeat_model::units::clip;
 use toml::de::{DeTable, DeValue};
 
@@ -40,10 +41,11 @@ impl Given {
     pub fn read() -> Result<Self> {
         let mut command = onbeat_command::command::<Options>();
         let arguments: Vec<OsString> = std::env::args_os().skip(1).collect();
-        let matches = command.clone().get_matches();
+        let matches =
+            command.clone().try_get_matches().unwrap_or_else(|e| onbeat_command::end(&e, MISUSED));
         let Some(file) = matches.get_one::<PathBuf>("config") else {
             let options = Options::from_arg_matches(&matches)
-                .unwrap_or_else(|error| error.format(&mut command).exit());
+                .unwrap_or_else(|e| onbeat_command::end(&e.format(&mut command), MISUSED));
             return Ok(Self { options, file: PathBuf::new(), lines: BTreeMap::new() });
         };
         let remedy = "correct --config, or leave it out";
