@@ -94,6 +94,7 @@ impl Plan {
         }
         if options.check {
             Socket::check(&options.socket)?;
+            options.events.as_deref().map_or(Ok(()), Recorder::check)?;
         }
         missing.iter().for_each(log::say);
         Ok(Some(Self { sets, layout, shares }))

@@ -6,9 +6,10 @@ use std::io::{BufWriter, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use onbeat_core::ffi::ob_event;
 use onbeat_model::event::{Event, EventKind};
+use rustix::fs::{Access, access};
 
 use crate::arena::Arena;
 
@@ -20,6 +21,35 @@ pub struct Recorder {
 }
 
 impl Recorder {
+    /// Whether events could be written to `path`; makes nothing.
+    ///
+    /// # Errors
+    /// It is a folder, its folder is not there, or one of them cannot be written.
+    pub fn check(path: &Path) -> Result<()> {
+        let shown = path.display();
+        if path.is_dir() {
+            bail!("--events: cannot write events to {shown}: it is a folder; name a file in it");
+        }
+        if path.exists() {
+            return access(path, Access::WRITE_OK)
+                .with_context(|| format!("--events: cannot write events to {shown}"));
+        }
+        let folder = match path.parent() {
+            Some(folder) if !folder.as_os_str().is_empty() => folder,
+            _ => Path::new("."),
+        };
+        if !folder.is_dir() {
+            let folder = folder.display();
+            bail!(
+                "--events: cannot write events to {shown}: there is no folder {folder}; make it first"
+            );
+        }
+        access(folder, Access::WRITE_OK | Access::EXEC_OK).with_context(|| {
+            let folder = folder.display();
+            format!("--events: cannot write events to {shown}: no file can be made in {folder}; name another")
+        })
+    }
+
     /// An empty file.
     ///
     /// # Errors
@@ -83,4 +113,22 @@ fn event(e: &ob_event) -> Event {
 fn monotonic() -> u64 {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn where_no_events_can_be_written_is_told_beforehand_and_nothing_is_made() {
+        let folder = tempfile::tempdir().unwrap();
+        let of = |name: &str| Recorder::check(&folder.path().join(name));
+        assert!(of("events").is_ok() && !folder.path().join("events").exists());
+        std::fs::write(folder.path().join("there"), "old").unwrap();
+        assert!(of("there").is_ok());
+        let wrong = |name| format!("{:#}", of(name).unwrap_err());
+        assert!(wrong("none/events").contains("there is no folder"), "{}", wrong("none/events"));
+        assert!(wrong("").contains("it is a folder"), "{}", wrong(""));
+        assert_eq!(std::fs::read_to_string(folder.path().join("there")).unwrap(), "old");
+    }
 }
