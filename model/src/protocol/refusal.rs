@@ -72,9 +72,9 @@ impl fmt::Display for Refusal {
         let (budget, period) = (format_duration(self.budget_ns), format_duration(self.period_ns));
         writeln!(f, "{DOES_NOT_FIT}: {}", self.reason)?;
         writeln!(f, "  asked: {budget} every {period}, {} of a CPU", percent(self.asked))?;
-        writeln!(f, "  free:  {} of a CPU", percent(self.free))?;
+        writeln!(f, "  free:  {} of a CPU, for one reservation", percent(self.free))?;
         if !self.holders.is_empty() {
-            writeln!(f, "  held:")?;
+            writeln!(f, "  held on all CPUs together (100% is one CPU):")?;
             for h in &self.holders {
                 writeln!(f, "    {:>8}  {}", percent(h.utilization), clip(&h.name))?;
             }

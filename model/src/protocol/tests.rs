@@ -122,11 +122,19 @@ fn a_refusal_says_all_it_must() {
         nearest: Nearest { budget_ns: Some(10_250_000), period_ns: Some(100_000_000) },
     };
     let text = refusal.to_string();
-    for part in
-        ["CPU 0 is full", "25ms every 41ms", "~60.97%", "25%", "70%  mpv", "10.25ms", "every 100ms"]
-    {
+    for part in [
+        "CPU 0 is full",
+        "25ms every 41ms",
+        "~60.97%",
+        "25% of a CPU, for one",
+        "70%  mpv",
+        "10.25ms",
+        "every 100ms",
+    ] {
         assert!(text.contains(part), "{part} in {text}");
     }
+    // That is of one CPU, this of all that there are.
+    assert!(text.contains("held on all CPUs together (100% is one CPU):"), "{text}");
 }
 
 proptest! {
