@@ -34,7 +34,8 @@ pub struct LabOptions {
     /// Copy a file or folder into the guest (repeatable)
     #[arg(long = "file", value_name = "HOST:GUEST")]
     pub files: Vec<String>,
-    /// Copy a program and its libraries into the guest's /bin (repeatable)
+    /// Copy a program and its libraries into the guest's /bin (repeatable); shell scripts there call one that has the
+    /// name of a busybox tool by its path
     #[arg(long = "program", value_name = "PATH")]
     pub programs: Vec<PathBuf>,
     /// Load a kernel module first (repeatable)
