@@ -63,7 +63,7 @@ pub struct Options {
     /// Kernel: `plain` or `rt` (PREEMPT_RT) [default: what the file says, else plain]
     #[arg(long)]
     kernel: Option<Flavour>,
-    /// Number of guest CPUs [default: what the file says, else 4]
+    /// Number of guest CPUs, for a command or a shell [default: 4]; a task set says its own
     #[arg(long, conflicts_with = "sets")]
     cpus: Option<u32>,
     /// Guest memory in MiB
@@ -82,7 +82,8 @@ pub struct Options {
     /// Copy a file or folder into the guest (repeatable)
     #[arg(long = "file", value_name = "HOST:GUEST")]
     files: Vec<String>,
-    /// Copy a program and its libraries into the guest's /bin (repeatable)
+    /// Copy a program and its libraries into the guest's /bin (repeatable); shell scripts there call one that has the
+    /// name of a busybox tool by its path
     #[arg(long = "program", value_name = "PATH")]
     programs: Vec<PathBuf>,
     /// Load a kernel module first (repeatable)
@@ -97,10 +98,10 @@ pub struct Options {
     /// Keep here what the command leaves in the guest's /out; with a task set, runs and logs
     #[arg(long, value_name = "DIR", conflicts_with = "repeat")]
     out: Option<PathBuf>,
-    /// Kill the command after this many seconds of guest time
+    /// Kill the command after this many seconds of guest time; a task set's limit follows from its duration
     #[arg(long, value_name = "SECONDS", conflicts_with = "sets")]
     guest_timeout: Option<f64>,
-    /// Kill the guest after this many seconds of host time
+    /// Kill a command's guest after this many seconds of host time; a task set's limit follows from its duration
     #[arg(long, default_value_t = 900.0, value_name = "SECONDS", conflicts_with = "sets")]
     timeout: f64,
     /// Open a shell in the guest (in real time)
