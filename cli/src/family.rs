@@ -102,6 +102,9 @@ pub struct Options {
     /// Write the sets as task-set files with their traces into this folder, and play nothing
     #[arg(long, value_name = "DIR", conflicts_with_all = ["json", "strict", "by"])]
     write: Option<PathBuf>,
+    /// Replace files that are there with other contents
+    #[arg(long, requires = "write")]
+    force: bool,
 }
 
 /// Where sets are played.
@@ -154,7 +157,7 @@ pub fn run(options: &Options) -> Result<ExitCode> {
         families.iter().flat_map(|family| (0..sets).map(|i| (*family, options.seed + i))).collect();
     let duration = options.seconds * SEC;
     if let Some(folder) = &options.write {
-        return write::sets(folder, &sets, duration, &policies);
+        return write::sets(folder, &sets, duration, &policies, options.force);
     }
     let set_of = |(family, seed): (Family, u64)| family.generate(seed, duration, policies.clone());
     let played = match options.by {

@@ -68,6 +68,26 @@ fn a_set_that_is_written_has_the_figures_it_has_in_its_family() {
 }
 
 #[test]
+fn a_set_that_somebody_has_edited_is_replaced_only_by_force() {
+    let folder = tempfile::tempdir().unwrap();
+    let make =
+        ["family", "scattered", "--seconds", "2", "--write", folder.path().to_str().unwrap()];
+    let again = |more: &[&str]| onbeat(&[&make[..], more].concat());
+    assert!(again(&[]).status.success());
+    // The same once more loses nothing.
+    assert!(again(&[]).status.success());
+    let file = folder.path().join("scattered-1.toml");
+    let (made, edited) = (fs::read_to_string(&file).unwrap(), "# edited\n");
+    fs::write(&file, edited).unwrap();
+    let refused = again(&["--sets", "2"]);
+    assert!(!refused.status.success() && complaint(&refused).contains("give --force"));
+    assert_eq!(fs::read_to_string(&file).unwrap(), edited);
+    assert!(!folder.path().join("scattered-2.toml").exists(), "nothing of it is written");
+    assert!(again(&["--force"]).status.success());
+    assert_eq!(fs::read_to_string(&file).unwrap(), made);
+}
+
+#[test]
 fn what_makes_no_sense_is_refused_in_a_sentence() {
     let last = i64::MAX.to_string();
     for (words, says) in [
