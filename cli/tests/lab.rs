@@ -122,7 +122,7 @@ fn ctrl_c_stops_the_guest_and_says_so() {
     let output = program.wait_with_output().unwrap();
     assert!(!output.status.success());
     let text = std::io::read_to_string(stderr).unwrap();
-    assert!(text.contains("stopped on request"), "{text}");
+    assert!(text.contains("stopped on request") && !text.contains("ended"), "{text}");
     sleep(Duration::from_millis(100));
     let gone = guests.iter().all(|pid| fs::metadata(format!("/proc/{pid}")).is_err());
     assert!(gone, "QEMU outlived the program");

@@ -109,7 +109,10 @@ fn carry(work: &Work, cancel: &AtomicBool, board: &Board, take: Take) -> Carried
                 host: Some((outcome.platform.host, outcome.host_time.as_secs_f64())),
             }
         }
-        Err(_) if stopped() => failure(work, STOPPED.into()),
+        Err(_) if stopped() => {
+            line.leave();
+            failure(work, STOPPED.into())
+        }
         Err(error) => failure(work, format!("{error:#}")),
     };
     if let Err(why) = &carried.ended.outcome

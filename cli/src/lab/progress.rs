@@ -27,6 +27,8 @@ pub struct Line<'a> {
     spinner: Option<ProgressBar>,
     name: String,
     ran: Once,
+    /// Whether it ends without a word.
+    left: bool,
 }
 
 impl Board {
@@ -53,7 +55,7 @@ impl Board {
             spinner.enable_steady_tick(Duration::from_millis(500));
             spinner
         });
-        Line { board: self, spinner, name: name.to_owned(), ran: Once::new() }
+        Line { board: self, spinner, name: name.to_owned(), ran: Once::new(), left: false }
     }
 
     /// A line that stays.
@@ -85,6 +87,11 @@ impl Line<'_> {
         self.ran.call_once(|| self.say("running", true));
     }
 
+    /// The work was stopped: it is not done, and whoever stopped it knows.
+    pub fn leave(mut self) {
+        self.left = true;
+    }
+
     fn say(&self, what: &str, must: bool) {
         if let Some(spinner) = &self.spinner {
             spinner.set_message(what.to_owned());
@@ -97,13 +104,16 @@ impl Line<'_> {
 
 impl Drop for Line<'_> {
     fn drop(&mut self) {
-        let (done, total) = (self.board.done.fetch_add(1, Ordering::Relaxed) + 1, self.board.total);
+        let more = usize::from(!self.left);
+        let done = self.board.done.fetch_add(more, Ordering::Relaxed) + more;
+        let total = self.board.total;
         match (&self.spinner, &self.board.bars) {
             (Some(spinner), Some((bars, bar))) => {
                 spinner.finish_and_clear();
                 bars.remove(spinner);
                 bar.set_position(done as u64);
             }
+            _ if self.left => (),
             _ => {
                 let line = format!("{}: ended ({done} of {total} done)", self.name);
                 self.board.plain(&line, done == total);
