@@ -56,8 +56,7 @@ pub fn publish(target: &Path, fill: impl FnOnce(&Path) -> Result<()>) -> Result<
 
 fn parent(target: &Path) -> Result<&Path> {
     let parent = target.parent().context("a cache folder needs a parent")?;
-    fs::create_dir_all(parent)
-        .with_context(|| format!("cannot create the cache `{}`", parent.display()))?;
+    fs::create_dir_all(parent).with_context(|| refused("create", parent))?;
     Ok(parent)
 }
 
@@ -72,7 +71,7 @@ fn replace(parent: &Path, target: &Path, fill: impl FnOnce(&Path) -> Result<()>)
     let draft = tempfile::Builder::new()
         .prefix(DRAFT)
         .tempdir_in(parent)
-        .with_context(|| format!("cannot write to the cache `{}`", parent.display()))?;
+        .with_context(|| refused("write to", parent))?;
     let whole = draft.path().join("whole");
     fs::create_dir(&whole)?;
     fill(&whole)?;
@@ -138,10 +137,17 @@ fn list(folder: &Path, prefix: &Path, files: &mut Vec<PathBuf>) -> Result<()> {
     Ok(())
 }
 
+/// What to say where the cache, another user's perhaps, cannot be used.
+pub(crate) fn refused(what: &str, folder: &Path) -> String {
+    format!(
+        "cannot {what} the cache `{}`; name a folder of your own in ONBEAT_CACHE, and fill it by `onbeat-fetch`",
+        folder.display()
+    )
+}
+
 /// Keeps two processes from filling the same folder at once; released when dropped.
 fn lock(parent: &Path) -> Result<File> {
-    let file = File::create(parent.join(".lock"))
-        .with_context(|| format!("cannot write to the cache `{}`", parent.display()))?;
+    let file = File::create(parent.join(".lock")).with_context(|| refused("write to", parent))?;
     // SAFETY: the descriptor is open for as long as `file` lives.
     if unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX) } != 0 {
         return Err(std::io::Error::last_os_error()).context("cannot lock the cache");
@@ -178,6 +184,14 @@ mod tests {
         fs::write(target.join("sub/b"), "bbbc").unwrap();
         let error = format!("{:#}", verify(&target).unwrap_err());
         assert!(error.contains("damaged") && error.contains("sub/b"), "{error}");
+    }
+
+    #[test]
+    fn a_cache_that_cannot_be_used_is_told_with_the_variable_that_names_another() {
+        let dir = tempfile::tempdir().unwrap();
+        fs::write(dir.path().join("file"), "").unwrap();
+        let error = ensure(&dir.path().join("file/thing"), |_| Ok(())).unwrap_err();
+        assert!(format!("{error:#}").contains("in ONBEAT_CACHE"), "{error:#}");
     }
 
     #[test]

@@ -52,8 +52,7 @@ pub fn kernel(flavour: Flavour, refresh: bool, say: &mut dyn FnMut(&str)) -> Res
         return Ok(kernel);
     }
     let cache = cache::root()?;
-    fs::create_dir_all(&cache)
-        .with_context(|| format!("cannot create the cache `{}`", cache.display()))?;
+    fs::create_dir_all(&cache).with_context(|| cache::refused("create", &cache))?;
     let releases = apt::run(SUITE, &cache, LIST, &[flavour.package_suffix()])
         .with_context(|| format!("cannot look for the `{}` kernel", flavour.name()))?;
     let mut refusals = String::new();

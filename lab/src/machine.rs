@@ -159,7 +159,16 @@ impl Machine {
         let _ = self.child.kill();
         let _ = self.child.wait();
         let complaints = self.complaints.take().and_then(|thread| thread.join().ok());
-        complaints.unwrap_or_default().trim().to_owned()
+        remedied(complaints.unwrap_or_default().trim())
+    }
+}
+
+/// What QEMU complained about, and what to do where that can be told.
+fn remedied(complaint: &str) -> String {
+    // As it says of memory of the guest's that the host does not have.
+    match complaint.contains("cannot set up guest memory") {
+        true => format!("{complaint}; give the guest less, by --memory"),
+        false => complaint.to_owned(),
     }
 }
 
@@ -174,5 +183,19 @@ fn keep_open(fd: RawFd) -> io::Result<()> {
     match unsafe { libc::fcntl(fd, libc::F_SETFD, 0) } {
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_asks_for_more_memory_than_there_is_is_told_which_option_to_lower() {
+        let said = "qemu: cannot set up guest memory 'pc.ram': Cannot allocate memory";
+        assert!(
+            remedied(said).ends_with("Cannot allocate memory; give the guest less, by --memory")
+        );
+        assert_eq!(remedied("qemu: no such machine"), "qemu: no such machine");
     }
 }
