@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Mistakes in files that are read by their types, in the words of people who write them.
 
+use std::io;
+
 use anyhow::{Error, anyhow};
 
 /// What the reader calls things, and what people do.
@@ -17,6 +19,15 @@ const WORDS: [(&str, &str); 11] = [
     ("expected a string", "write a text in quotes"),
     ("expected a borrowed string", "write a text in quotes"),
 ];
+
+/// A file that cannot be read to its end; `wanted` is what to give instead of one that is no text.
+pub fn unread(error: io::Error, wanted: &str) -> Error {
+    match error.kind() {
+        io::ErrorKind::InvalidData => anyhow!("is no text; give {wanted}"),
+        io::ErrorKind::IsADirectory => anyhow!("is a folder; name a file in it"),
+        _ => Error::new(error).context("cannot be read; check that it is an ordinary file"),
+    }
+}
 
 /// The line of the mistake and what to write there; `example` names a good file.
 pub fn in_toml(text: &str, error: &toml::de::Error, example: &str) -> Error {

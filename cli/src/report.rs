@@ -13,7 +13,7 @@ use serde_json::Value;
 
 use crate::kind::{self, Kind};
 use crate::means::Means;
-use crate::mistake::in_json;
+use crate::mistake::{self, in_json};
 use crate::output::{self, Form, folder_of, print};
 use crate::results::{NO_RESULTS, Results, claims_beside, join};
 
@@ -49,7 +49,7 @@ fn read(file: &Path) -> Result<String> {
         Some("-") => Box::new(io::stdin()),
         _ => Box::new(fs::File::open(file).context("cannot be read; check the path")?),
     };
-    open.take(MOST_BYTES + 1).read_to_end(&mut bytes).context("cannot be read")?;
+    open.take(MOST_BYTES + 1).read_to_end(&mut bytes).map_err(|e| mistake::unread(e, "results"))?;
     let what = "is no result; give it what `onbeat sim` or `onbeat lab` printed with --json";
     anyhow::ensure!(bytes.len() as u64 <= MOST_BYTES, "{what}");
     String::from_utf8(bytes).context(what)

@@ -185,6 +185,16 @@ fn only_what_was_such_a_file_before_is_replaced() {
 }
 
 #[test]
+fn a_folder_in_place_of_a_file_is_told_with_what_to_do() {
+    let folder = tempfile::tempdir().unwrap();
+    let name = folder.path().to_str().unwrap();
+    for verb in ["sweep", "provision", "report"] {
+        let text = complaint(&onbeat(&[verb, name]));
+        assert!(text.contains("is a folder; name a file in it"), "{verb}: {text}");
+    }
+}
+
+#[test]
 fn a_file_that_is_no_result_is_refused_by_name() {
     for contents in ["", "{}", "[1]", "\u{0}\u{1}"] {
         let file = File::new(contents);
@@ -361,6 +371,7 @@ fn a_number_that_makes_no_sense_is_refused_with_what_is_expected() {
         (&["demo", "--duration", "0s"], "write a time above zero"),
         (&["demo", "--duration", "2h"], "at most 1h"),
         (&["run", "--period", "-1ms", "--budget", "1ms", "--", "true"], "is negative"),
+        (&["run", "--period", "0s", "--budget", "0s", "--", "true"], "choose one that is"),
     ] {
         let refused = onbeat(words);
         // That of a command that passes on a program's is not to be mistaken for the program's.

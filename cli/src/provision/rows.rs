@@ -92,9 +92,8 @@ impl Experiment {
     pub fn load(path: &Path) -> Result<Self> {
         let file = File::open(path).context("cannot be read; check the path")?;
         let mut text = String::new();
-        file.take(FILE_MOST + 1)
-            .read_to_string(&mut text)
-            .context("is no text; give a TOML file")?;
+        let read = file.take(FILE_MOST + 1).read_to_string(&mut text);
+        read.map_err(|e| mistake::unread(e, "a TOML file"))?;
         ensure!(text.len() as u64 <= FILE_MOST, "is too long; give a TOML file");
         let e: Experiment = toml::from_str(&text)
             .map_err(|e| mistake::in_toml(&text, &e, "experiments/provision/kenna-t1.toml"))?;

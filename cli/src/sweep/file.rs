@@ -132,7 +132,8 @@ fn line_of(text: &str, key: &str) -> String {
 pub fn read(path: &Path) -> Result<String> {
     let mut text = String::new();
     let file = File::open(path).context("cannot be read; check the path")?;
-    file.take(FILE_MOST + 1).read_to_string(&mut text).context("is no text; give a TOML file")?;
+    let read = file.take(FILE_MOST + 1).read_to_string(&mut text);
+    read.map_err(|e| mistake::unread(e, "a TOML file"))?;
     ensure!(text.len() as u64 <= FILE_MOST, "is too long for a sweep; give a TOML file");
     Ok(text)
 }

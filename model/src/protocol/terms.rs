@@ -315,5 +315,6 @@ fn check_time(word: &str, value: u64, min: u64) -> Result<(), String> {
     }
     let show = format_duration;
     let (low, high) = (show(min), show(limits::TIME));
-    Err(format!("the {word} {} is not between {low} and {high}", show(value)))
+    let value = show(value);
+    Err(format!("the {word} {value} is not between {low} and {high}; choose one that is"))
 }
