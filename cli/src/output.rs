@@ -3,33 +3,18 @@
 
 use std::fs;
 use std::io::{self, BufWriter, Read, Write};
-use std::ops::RangeInclusive;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail, ensure};
 use clap::Args;
 use onbeat_command::misuse;
+pub use onbeat_command::whole;
 use onbeat_model::run::Run;
 use onbeat_report::html::{Page, render};
 use onbeat_report::perfetto;
 
 use crate::results::{Ended, Results, claims_beside};
-
-/// A whole number of `range`, for clap, which itself complains of an "invalid digit".
-pub fn whole<T>(
-    range: RangeInclusive<u64>,
-) -> impl Fn(&str) -> Result<T, String> + Clone + Send + Sync + 'static
-where
-    T: TryFrom<u64> + 'static,
-{
-    move |text| {
-        let number = text.parse().ok().filter(|number| range.contains(number));
-        number.and_then(|number| T::try_from(number).ok()).ok_or_else(|| {
-            format!("write a whole number from {} to {}", range.start(), range.end())
-        })
-    }
-}
 
 /// The options of `onbeat sim` and `onbeat lab` that say what is to come out.
 #[derive(Debug, Clone, Args)]

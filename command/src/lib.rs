@@ -5,6 +5,7 @@
 use std::ffi::OsString;
 use std::fs;
 use std::io::{self, Write};
+use std::ops::RangeInclusive;
 use std::path::Path;
 use std::process::exit;
 
@@ -31,6 +32,21 @@ pub fn print(text: &str) -> io::Result<()> {
             Err(io::Error::new(error.kind(), format!("cannot write to standard output: {error}")))
         }
         _ => Ok(()),
+    }
+}
+
+/// A whole number of `range`, for clap, which itself complains of an "invalid digit".
+pub fn whole<T>(
+    range: RangeInclusive<u64>,
+) -> impl Fn(&str) -> Result<T, String> + Clone + Send + Sync + 'static
+where
+    T: TryFrom<u64> + 'static,
+{
+    move |text| {
+        let number = text.parse().ok().filter(|number| range.contains(number));
+        number.and_then(|number| T::try_from(number).ok()).ok_or_else(|| {
+            format!("write a whole number from {} to {}", range.start(), range.end())
+        })
     }
 }
 

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
+use onbeat_command::whole;
 
 use crate::spec::{Flavour, LabSpec, Mode};
 
@@ -29,7 +30,7 @@ pub struct LabOptions {
     #[arg(long, default_value_t = 20, value_name = "US")]
     pub turn: u32,
     /// Seed of everything random in deterministic mode
-    #[arg(long, default_value_t = 42)]
+    #[arg(long, default_value = "42", value_parser = whole::<u64>(0..=i64::MAX as u64), allow_hyphen_values = true)]
     pub seed: u64,
     /// Copy a file or folder into the guest (repeatable)
     #[arg(long = "file", value_name = "HOST:GUEST")]

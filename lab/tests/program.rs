@@ -63,6 +63,14 @@ fn output_is_the_commands_and_so_is_the_status() {
 }
 
 #[test]
+fn a_seed_that_is_none_is_refused_with_the_range() {
+    let output = lab().args(["--seed", "-1", "--", "true"]).output().unwrap();
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(125));
+    assert!(text.contains("write a whole number from 0 to 9223372036854775807"), "{text}");
+}
+
+#[test]
 fn a_missing_qemu_is_explained_with_the_remedy() {
     let output = lab().args(["--", "true"]).env("ONBEAT_QEMU", "/no/qemu").output().unwrap();
     let text = String::from_utf8_lossy(&output.stderr);
