@@ -217,6 +217,19 @@ impl Form {
         }
     }
 
+    /// The name says nothing else.
+    fn fits(self, file: &Path) -> Result<()> {
+        let svg = file.extension().is_some_and(|end| end.eq_ignore_ascii_case("svg"));
+        if matches!(self, Self::Picture) && !svg {
+            let named = file.with_extension("svg");
+            let (file, named) = (file.display(), named.display());
+            bail!(misuse(format!(
+                "{file}: pictures are written as SVG only; name it {named}, say"
+            )));
+        }
+        Ok(())
+    }
+
     /// Nothing else is there.
     fn may_replace(self, file: &Path) -> Result<()> {
         let mut begin = Vec::new();
@@ -244,6 +257,7 @@ pub fn check(file: &Path, form: Form) -> Result<()> {
         bail!("cannot write {}: it is a folder; name a file in it", file.display());
     }
     if !special(file) {
+        form.fits(file)?;
         form.may_replace(file)?;
         let folder = folder_of(file);
         if !folder.is_dir() {

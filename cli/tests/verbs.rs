@@ -161,14 +161,14 @@ fn results_of_several_files_and_of_repetitions_are_read_again_and_other_answers_
 #[test]
 fn only_what_was_such_a_file_before_is_replaced() {
     let file = short("\"g-edf+cbs\"");
-    let other = file.beside("other.toml");
+    let other = file.beside("other.svg");
     fs::copy(file.path(), &other).unwrap();
     let other = other.to_str().unwrap();
     for option in ["--html", "--trace", "--progress"] {
         let output = onbeat(&["sim", file.path(), option, other]);
         assert_eq!(output.status.code(), Some(1), "{option}");
         assert!(complaint(&output).contains("is there already"), "{}", complaint(&output));
-        let own = file.beside(option);
+        let own = file.beside(&format!("{option}.svg"));
         for _ in 0..2 {
             let output = onbeat(&["sim", file.path(), option, own.to_str().unwrap()]);
             assert!(output.status.success(), "{option}: {}", complaint(&output));
@@ -182,6 +182,16 @@ fn only_what_was_such_a_file_before_is_replaced() {
         "{}",
         complaint(&output)
     );
+}
+
+#[test]
+fn pictures_are_svg_and_another_ending_is_refused_before_anything_is_played() {
+    let file = short("\"g-edf+cbs\"");
+    let picture = file.beside("p.png");
+    let output = onbeat(&["sim", file.path(), "--progress", picture.to_str().unwrap()]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(complaint(&output).contains("SVG only") && complaint(&output).contains("p.svg, say"));
+    assert!(said(&output).is_empty() && !picture.exists());
 }
 
 #[test]
