@@ -16,6 +16,9 @@ use onbeat_report::perfetto;
 
 use crate::results::{Ended, Results, claims_beside};
 
+/// Traces of more bytes are told of: nobody expects them of a short command, and a browser has trouble with them.
+const TRACE_LARGE: u64 = 100_000_000;
+
 /// The options of `onbeat sim` and `onbeat lab` that say what is to come out.
 #[derive(Debug, Clone, Args)]
 pub struct Outputs {
@@ -161,7 +164,16 @@ fn seen_from(page: &Path, file: &Path) -> String {
 /// # Errors
 /// Names the file.
 pub fn write_trace(run: &Run, file: &Path) -> Result<()> {
-    write(file, |out| perfetto::write(run, &mut &mut *out))
+    write(file, |out| perfetto::write(run, &mut &mut *out))?;
+    let size = fs::metadata(file).map_or(0, |meta| meta.len());
+    if size > TRACE_LARGE {
+        complain!(
+            "onbeat: {} has {} MB; a shorter duration gives less",
+            file.display(),
+            size / 1_000_000
+        );
+    }
+    Ok(())
 }
 
 /// Prints to stdout. A reader that has gone away (`| head`) is no error.
