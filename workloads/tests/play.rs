@@ -30,6 +30,15 @@ fn late_pictures_are_not_dropped() {
 }
 
 #[test]
+fn no_pictures_and_no_time_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    for nothing in [["--frames", "0"], ["--duration", "0s"]] {
+        let refused = complaint(play(&folder.path().join("any.mp4"), &nothing));
+        assert!(refused.contains("there is nothing to play; give --frames"), "{refused}");
+    }
+}
+
+#[test]
 fn a_file_that_is_missing_cut_off_no_movie_or_not_h264_is_named_with_the_reason() {
     let folder = tempfile::tempdir().unwrap();
     let missing = complaint(play(&folder.path().join("none.mp4"), &[]));

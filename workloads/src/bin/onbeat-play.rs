@@ -102,6 +102,8 @@ fn count(args: &Args, period: u64) -> Option<u64> {
 
 fn run(args: Args) -> Result<()> {
     ensure!(args.period != Some(0), "--period must be more than 0");
+    let nothing = args.frames == Some(0) || args.duration == Some(0);
+    ensure!(!nothing, "there is nothing to play; give --frames or --duration more than 0");
     if let Some(display) = args.display {
         return watch(&args, display);
     }
