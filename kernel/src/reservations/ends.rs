@@ -17,7 +17,10 @@ impl<E: Engine, S: System> Book<E, S> {
     ) -> Result<protocol::Reservation, Problem> {
         let known = self.held.get(&id).filter(|h| h.state != State::Closing);
         let Some(held) = known else {
-            return problem(format!("there is no reservation {id}"), "see `status` for those held");
+            return problem(
+                format!("there is no reservation {id}"),
+                "see `onbeat status` for those held",
+            );
         };
         if peer.uid != 0 && peer.uid != held.record.uid {
             return problem(
@@ -28,7 +31,7 @@ impl<E: Engine, S: System> Book<E, S> {
         if own && held.connection != Some(peer.connection) {
             return problem(
                 format!("reservation {id} is another one than was made over this connection"),
-                "see `status` for those held; one of your own you may release by its number",
+                "see `onbeat status` for those held; one of your own you may release by its number",
             );
         }
         let members = self.members_of(id);

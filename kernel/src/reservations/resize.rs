@@ -131,7 +131,10 @@ impl<E: Engine, S: System> Book<E, S> {
     pub(super) fn work(&self, peer: Peer, id: u32) -> Result<Response, Problem> {
         let held = self.own_of(peer, id)?;
         let Some(server) = self.engine.server(id) else {
-            return problem(format!("there is no reservation {id}"), "see `status` for those held");
+            return problem(
+                format!("there is no reservation {id}"),
+                "see `onbeat status` for those held",
+            );
         };
         Ok(Response::Work(Work {
             noted: server.works,
@@ -143,7 +146,10 @@ impl<E: Engine, S: System> Book<E, S> {
     /// A reservation in force that this user may look into and change.
     fn own_of(&self, peer: Peer, id: u32) -> Result<&Held, Problem> {
         let Some(held) = self.held.get(&id).filter(|held| held.state == State::Live) else {
-            return problem(format!("there is no reservation {id}"), "see `status` for those held");
+            return problem(
+                format!("there is no reservation {id}"),
+                "see `onbeat status` for those held",
+            );
         };
         if peer.uid != 0 && peer.uid != held.record.uid {
             return problem(
