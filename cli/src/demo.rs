@@ -117,7 +117,9 @@ pub fn run(options: &Options) -> Result<ExitCode> {
     }
     let jobs = options.jobs.map_or_else(guests_at_a_time, usize::from);
     let (count, at) = (works.len(), jobs.min(works.len()));
-    complain!("onbeat demo: {count} runs of {} experiments, {at} at a time", sets.len());
+    let many = |n: usize, what: &str| format!("{n} {what}{}", if n == 1 { "" } else { "s" });
+    let (runs, of) = (many(count, "run"), many(sets.len(), "experiment"));
+    complain!("onbeat demo: {runs} of {of}, {at} at a time");
     let trouble: Mutex<Vec<anyhow::Error>> = Mutex::new(Vec::new());
     let carried = carry_out(&works, jobs, &cancel, &Board::new(count), &|work, run| {
         if let Some(name) = trace_name(&work.cargo.set, &run.policy, "lab")

@@ -265,7 +265,7 @@ fn each_mistake_is_blamed_on_its_line_with_a_remedy() {
         (work("{ constant = \"0ms\" }"), 6, "constant is zero"),
         (work("{ constant = \"-1ms\" }"), 6, "negative; choose at least 1ns"),
         (work("{ constant = \"1ms\", start = 3 }"), 6, "belongs to trace"),
-        (work("{ uniform = [\"1ms\"] }"), 6, "1 bounds instead of two"),
+        (work("{ uniform = [\"1ms\"] }"), 6, "has 1 bound instead of two"),
         (work("{ uniform = [\"2ms\", \"1ms\"] }"), 6, "smaller bound first"),
         (work("{ uniform = \"2ms\" }"), 6, "must be a list"),
         (work("{ normal = { mean = \"5ms\", sd = \"1ms\" } }"), 6, "no \"max\""),

@@ -119,7 +119,9 @@ fn uniform(w: &Table<'_, '_>) -> Result<Work, Fault> {
     let list = w.required("uniform", LIKE, w.array("uniform", LIKE)?)?;
     let items: Vec<_> = list.value.iter().collect();
     let [low, high] = items[..] else {
-        let reason = format!("uniform has {} bounds instead of two", items.len());
+        let count = items.len();
+        let bounds = if count == 1 { "bound" } else { "bounds" };
+        let reason = format!("uniform has {count} {bounds} instead of two");
         return fault(list.at, reason, format!("write uniform = {LIKE}"));
     };
     let low = table::duration(low, "uniform", 1, limits::TIME)?.value;
