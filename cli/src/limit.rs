@@ -286,7 +286,7 @@ fn text(set: &TaskSet, limits: &Limits, refused: Option<&str>, timed_out: bool) 
         );
         text.push_str(match timed_out {
             true => "A longer --time-limit may bring them together.\n",
-            false => "All stretches of time were solved, so a longer --time-limit does not bring them together.\n",
+            false => "The search ended by itself, so a longer --time-limit does not bring them together.\n",
         });
     }
     text

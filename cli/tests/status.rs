@@ -221,9 +221,19 @@ fn each_field_of_what_other_verbs_print_is_in_the_documentation() {
         json(&["analyze", full.path(), "--json"]),
     ];
     compare("onbeat analyze", &[], &judged);
+    let one = [
+        ["--cpus", "4"],
+        ["--streams", "5"],
+        ["--period", "40ms"],
+        ["--mean", "12ms"],
+        ["--deviation", "4ms"],
+        ["--hard", "2ms"],
+    ]
+    .concat();
     let others = [
         json(&["policies", "--json"]),
         json(&["provision", kenna, "--json"]),
+        json(&[&["provision", "--json"][..], &one].concat()),
         json(&["doctor", "--json"]),
     ];
     compare("onbeat sweep, provision, policies, doctor", &[], &others);

@@ -175,7 +175,9 @@ OB_FN u64 ob_berate_modest(ob_p ob OB_ARG, ob_task_p t OB_ARG, u64 from, u64 mos
 	/* A word of another order may be anything. */
 	t->aim = ob_max(ob_min(t->aim, woke + OB_BERATE_BUCKET), woke);
 	if (t->told) {
-		if (ob->lights > ob->nr_cpus * OB_BERATE_SPAN * 3 / 4)
+		u64 cpus = ob->online & ~t->cpus ? 1 : ob->nr_cpus;
+
+		if (ob->lights > cpus * OB_BERATE_SPAN * 3 / 4)
 			return 0;
 	} else if (t->aim <= woke + ob->slice) {
 		return 1;

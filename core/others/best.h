@@ -27,33 +27,47 @@
  * be known by its sleep. */
 #define OB_BEST_KNOWN 8U
 #define OB_BEST_GUESS 100000000ULL
-/* Then so many jobs are due after half an interval: of who is late with every second job only the
- * others end in sleep, as if it beat half as often. */
+/* Until `heard` is this jobs of one that is known are due after half an interval: of who is late
+ * with every second job only the others end in sleep, as if it beat half as often. */
 #define OB_BEST_TRIED (OB_BEST_KNOWN + 8)
 /* An interval may be so many beats. */
-#define OB_BEST_BEATS_MOST 3
+#define OB_BEST_SKIPPED 3
 
 /* So much, ns, one that beats may use without sleeping, as it is late. */
 #define OB_BEST_BEHIND 1000000000ULL
 
-/* `interval` as one of `t`: who was late has slept through none of the beats meanwhile, so it may
- * be some of those that are known, or these some of it. */
-OB_FN u64 ob_best_beat(ob_task_p t OB_ARG, u64 interval)
+/* Whether its intervals vary by less than a quarter. */
+OB_INLINE int ob_best_steady(ob_task_p t)
 {
-	u64 known = t->interval, whole = ob_max(interval, known), part = ob_min(interval, known);
-	u64 beats = (whole + part / 2) / ob_max(part, 1), off;
+	return t->interval >= OB_BEST_LEAST && 4 * t->varies <= t->interval;
+}
 
-	if (beats < 2 || beats > OB_BEST_BEATS_MOST)
-		return interval;
-	off = whole > beats * part ? whole - beats * part : beats * part - whole;
-	if (8 * off > part)
-		return interval;
-	if (interval > known)
-		return interval / beats;
+/* How many beats of `known` ns `interval` is, if more than one; else 0. */
+OB_FN u64 ob_best_skips(u64 interval, u64 known)
+{
+	u64 beats = (interval + known / 2) / ob_max(known, 1), all = beats * known;
+	u64 off = interval > all ? interval - all : all - interval;
+
+	return beats > 1 && beats <= OB_BEST_SKIPPED && 8 * off <= known ? beats : 0;
+}
+
+/* Whether `interval` tells nothing new of `t`, which is known and steady. Who was late and gave a
+ * job up has slept through beats: that it does so now and then leaves its rhythm, that it does so
+ * often does not. And as it is tried a shorter interval says that it was late until then. */
+OB_INLINE int ob_best_knows(ob_task_p t, u64 interval)
+{
+	u64 beats = ob_best_skips(interval, t->interval);
+
+	if (beats) {
+		t->varies = (3 * t->varies + (beats - 1) * t->interval / 4) / 4;
+		return 1;
+	}
+	if (t->heard >= OB_BEST_TRIED || !ob_best_skips(t->interval, interval))
+		return 0;
 	t->interval = interval;
-	t->varies /= beats;
-	t->heard = (u8)ob_min(t->heard, OB_BEST_KNOWN);
-	return interval;
+	t->varies = 0;
+	t->heard = OB_BEST_KNOWN;
+	return 1;
 }
 
 /* `t` woke at `now`: its interval counts in the averages of intervals and of by how much they vary.
@@ -73,7 +87,8 @@ OB_INLINE void ob_best_hear(ob_task_p t, u64 now)
 		t->heard = 1;
 		return;
 	}
-	interval = ob_best_beat(t, interval);
+	if (!learns && ob_best_steady(t) && ob_best_knows(t, interval))
+		return;
 	off = interval > t->interval ? interval - t->interval : t->interval - interval;
 	t->heard += learns;
 	if (learns && 3 * off > t->interval) {
@@ -83,12 +98,6 @@ OB_INLINE void ob_best_hear(ob_task_p t, u64 now)
 	}
 	t->varies = (3 * t->varies + off) / 4;
 	t->interval = (3 * t->interval + interval) / 4;
-}
-
-/* Whether its intervals vary by less than a quarter. */
-OB_INLINE int ob_best_steady(ob_task_p t)
-{
-	return t->interval >= OB_BEST_LEAST && 4 * t->varies <= t->interval;
 }
 
 /* The time between two deadlines of `t`; 0: it does not beat. */
@@ -107,7 +116,7 @@ OB_FN void ob_best_woke(ob_task_p t OB_ARG, u64 now)
 
 	ob_best_hear(t, now);
 	interval = ob_best_interval(t);
-	if (t->heard >= OB_BEST_KNOWN && t->heard < OB_BEST_TRIED) {
+	if (interval && t->beat == now && t->heard >= OB_BEST_KNOWN && t->heard < OB_BEST_TRIED) {
 		t->heard++;
 		interval /= 2;
 	}

@@ -31,8 +31,9 @@ impl Recorder {
             bail!("--events: cannot write events to {shown}: it is a folder; name a file in it");
         }
         if path.exists() {
-            return access(path, Access::WRITE_OK)
-                .with_context(|| format!("--events: cannot write events to {shown}"));
+            return access(path, Access::WRITE_OK).with_context(|| {
+                format!("--events: cannot write events to {shown}; name another")
+            });
         }
         let folder = match path.parent() {
             Some(folder) if !folder.as_os_str().is_empty() => folder,

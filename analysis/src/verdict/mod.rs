@@ -83,8 +83,10 @@ struct Asked {
     one: Delayed,
     threads: u32,
     marks: bool,
-    /// Its jobs may take more than its budget.
-    overruns: bool,
+    /// What enforces its budget, where its jobs may take more than that; else `None`.
+    overruns: Option<Server>,
+    /// What may work for longer, in words.
+    what: String,
     rank: Option<Rank>,
     priority: Option<u32>,
     seat: Seat,
@@ -129,11 +131,13 @@ fn judge_by(set: &TaskSet, played: &CorePolicy, by_priority: bool) -> Judged {
             if fullest.as_ref().is_none_or(|(most, _)| load > *most) {
                 fullest = Some((load, words));
             }
-            let answers = match (queue.unlimited(), of.order.key.ranks()) {
-                (Some(why), _) => inside.iter().map(|_| Said::Unknown(why.clone())).collect(),
-                (_, true) => ranked(set, &asked, &inside),
-                _ => queue.judge(),
+            let mut answers = match of.order.key.ranks() {
+                true => ranked(set, &asked, &inside),
+                false => queue.judge(),
             };
+            if let Some(why) = queue.unlimited() {
+                answers.iter_mut().for_each(|said| said.doubt(&why));
+            }
             inside.iter().zip(answers).for_each(|(i, answer)| said[*i] = Some(answer));
         }
     }
@@ -170,8 +174,12 @@ fn judge_by(set: &TaskSet, played: &CorePolicy, by_priority: bool) -> Judged {
     Judged { fits, binds, late, refused }
 }
 
-/// Whether jobs of a task, whose overhead is in its budget, may take more than that.
+/// Whether jobs of a task, whose overhead is in its budget, may take more than that. What a program needs, or a movie,
+/// nobody knows.
 fn overruns(task: &TaskEntry) -> bool {
+    if task.work.longest().is_none() {
+        return true;
+    }
     let budget = task.budget.map(|budget| budget.saturating_sub(task.waits.overhead));
     remedy::beyond(&TaskEntry { budget, ..task.clone() }).is_some()
 }
@@ -189,6 +197,8 @@ fn asked(set: &TaskSet, played: &CorePolicy) -> Vec<Asked> {
     let Layout { groups, copies: seats } = lay_out(set, played, SHARE_LEAST);
     let copies: Vec<TaskCopy<'_>> = set.copies().collect();
     let machine = machine_of(set, &set.parts()[0], played);
+    let parts = set.parts();
+    let rule = |part: usize| set.policy_of(&parts[part], played).server;
     let one = |Item { of, demand, .. }: Item| match of {
         Of::Group(group) => Some(Asked {
             name: demand.name,
@@ -197,7 +207,8 @@ fn asked(set: &TaskSet, played: &CorePolicy) -> Vec<Asked> {
             threads: groups.get(group)?.at.cpus.count_ones(),
             marks: false,
             // What its members want in all nobody knows.
-            overruns: true,
+            overruns: Some(set.groups[group].rule.unwrap_or(rule(set.part_of_group(group)))),
+            what: format!("what is in {}", set.groups[group].name),
             rank: None,
             priority: None,
             seat: groups.get(group)?.clone(),
@@ -212,7 +223,8 @@ fn asked(set: &TaskSet, played: &CorePolicy) -> Vec<Asked> {
                 one: Delayed { task, jitter: spec.waits.jitter, blocking: spec.waits.blocking },
                 threads: spec.threads,
                 marks: spec.marks,
-                overruns: overruns(spec),
+                overruns: overruns(spec).then(|| rule(set.part_of(spec))),
+                what: spec.name.clone(),
                 rank: spec.class,
                 priority: spec.waits.priority,
                 seat: seats[i].clone()?,

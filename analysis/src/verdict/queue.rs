@@ -6,6 +6,7 @@ mod edf;
 use num_traits::Zero;
 use onbeat_model::numbers::SHARE_QUANTUM;
 use onbeat_model::policy::{CorePolicy, Key, Server};
+use onbeat_model::rank::Rank;
 use onbeat_model::taskset::TaskSet;
 use onbeat_model::units::{Fraction, format_duration, format_percent};
 
@@ -30,6 +31,13 @@ pub(super) enum Said {
 }
 
 impl Said {
+    /// Nothing of that kind is known, for `why`.
+    pub(super) fn doubt(&mut self, why: &str) {
+        if let Said::Late(_) = self {
+            *self = Said::Unknown(why.into());
+        }
+    }
+
     /// By how much it is late at most, ns, if that is known.
     pub(super) fn late(&self) -> Option<u64> {
         match self {
@@ -83,7 +91,7 @@ pub(super) struct Queue<'a> {
 /// What all tasks of a queue are told, or each.
 type Answer = Result<Vec<Said>, Said>;
 
-impl Queue<'_> {
+impl<'a> Queue<'a> {
     /// The part of the CPUs that is asked for, and the same in words.
     pub(super) fn load(&self) -> (f64, String) {
         let m = f64::from(self.cpus.count_ones());
@@ -132,36 +140,52 @@ impl Queue<'_> {
         }
     }
 
-    /// One whose jobs may take more than its budget.
-    fn overruns(&self) -> Option<&Asked> {
-        self.tasks.iter().find(|one| one.overruns).copied()
+    /// Those whose jobs may take more than their budgets, if there are others in the queue, and what enforces these.
+    fn overruns(&self) -> impl Iterator<Item = (&'a Asked, Server)> {
+        let beside = self.tasks.len() > 1;
+        let one = move |one: &&'a Asked| {
+            let by = one.overruns.filter(|by| beside || !by.enforces())?;
+            Some((*one, by))
+        };
+        self.tasks.iter().filter_map(one)
     }
 
-    /// Why nothing can be said of anybody: one may take more than its budget, and no server keeps that from others.
+    /// Why nobody is proven to be in time: one may take more than its budget, and no server keeps that from others.
     pub(super) fn unlimited(&self) -> Option<String> {
-        let one = &self.overruns()?.name;
-        match self.policy.server {
-            server if !server.enforces() => {
-                Some(format!("{one} works for longer than its budget, which nothing enforces here"))
+        self.overruns().find_map(|(one, by)| {
+            let what = &one.what;
+            match by {
+                _ if !by.enforces() => {
+                    Some(format!("{what} may work for longer than its budget, which nothing enforces here"))
+                }
+                _ if !by.isolates() => Some(format!(
+                    "{what} may work for longer than its budget, which under {} can make others late",
+                    by.name()
+                )),
+                // Its class goes before the others however late its deadline is.
+                Server::Cbs if self.policy.order.key.ranks() && one.rank == Some(Rank::Hard) => {
+                    Some(format!("{what} may work for longer than its budget, and goes before soft ones then"))
+                }
+                _ => None,
             }
-            server if !server.isolates() => Some(format!(
-                "{one} works for longer than its budget, which under {} can make others late",
-                server.name()
-            )),
-            _ => None,
-        }
+        })
     }
 
-    /// The same where budgets are told apart by deadlines, which the order does not go by: who overruns goes on before
-    /// whoever comes after it.
-    fn heedless(&self) -> Option<String> {
-        let one = &self.overruns()?.name;
-        (!self.policy.server.rests()).then(|| {
+    /// The first level from which on the same is so where the order knows no deadlines, by which servers put overruns
+    /// off: who overruns goes on before whoever comes after it, unless it has to rest. (Who is dry under `cash` goes
+    /// behind all who have budget.)
+    fn heedless(&self) -> Option<(u64, String)> {
+        let goes_on = |by: Server| !by.rests() && by != Server::Cash;
+        let level = |one: &Asked| self.level(one);
+        let first = self.overruns().filter(|(_, by)| goes_on(*by)).map(|(one, _)| one);
+        let first = first.min_by_key(|one| level(one))?;
+        Some((
+            level(first),
             format!(
-                "{one} works for longer than its budget, and goes on before those after it under {}",
-                self.policy.name
-            )
-        })
+                "{} may work for longer than its budget, and goes on before those after it under {}",
+                first.what, self.policy.name
+            ),
+        ))
     }
 
     /// What is said of each task.
@@ -266,22 +290,24 @@ impl Queue<'_> {
         }
     }
 
+    /// Its fixed priority: the less, the earlier.
+    fn level(&self, one: &Asked) -> u64 {
+        match one.priority.filter(|_| self.by_priority) {
+            Some(priority) => priority.into(),
+            None => one.one.task.period,
+        }
+    }
+
     /// Levels of fixed priorities, and the tasks in their order.
     fn levels(&self) -> (Vec<usize>, Vec<u64>) {
         let mut order: Vec<usize> = (0..self.tasks.len()).collect();
-        let level = |i: &usize| match self.tasks[*i].priority.filter(|_| self.by_priority) {
-            Some(priority) => priority.into(),
-            None => self.tasks[*i].one.task.period,
-        };
+        let level = |i: &usize| self.level(self.tasks[*i]);
         order.sort_by_key(level);
         let levels = order.iter().map(level).collect();
         (order, levels)
     }
 
     fn fixed_on_one(&self) -> Answer {
-        if let Some(why) = self.heedless() {
-            return Err(Said::Unknown(why));
-        }
         let (order, levels) = self.levels();
         let (all, unit) = self.exact();
         // These count from arrivals on. What best effort's share delays is a time in which others come as ever.
@@ -300,7 +326,12 @@ impl Queue<'_> {
                 None => Said::Unknown("its response time has no bound within reach".into()),
             });
         }
-        Ok(said.into_iter().flatten().collect())
+        let mut said: Vec<Said> = said.into_iter().flatten().collect();
+        if let Some((from, why)) = self.heedless() {
+            let behind = |(one, _): &(&&Asked, &mut Said)| self.level(one) >= from;
+            self.tasks.iter().zip(&mut said).filter(behind).for_each(|(_, said)| said.doubt(&why));
+        }
+        Ok(said)
     }
 
     /// Tests of several CPUs know no affinities, several threads or blocking.
@@ -326,10 +357,7 @@ impl Queue<'_> {
         let (tasks, there) = (self.capped(), edf::supply(self.share()));
         let sorted: Vec<Sporadic> = order.iter().map(|i| tasks[*i]).collect();
         let heedless = self.heedless();
-        let (times, why) = match self.share().is_zero() {
-            _ if heedless.is_some() => {
-                (vec![None; order.len()], heedless.as_deref().unwrap_or_default())
-            }
+        let (mut times, mut why) = match self.share().is_zero() {
             _ if self.jitter() => {
                 (vec![None; order.len()], "no test of several CPUs covers jitter")
             }
@@ -342,6 +370,11 @@ impl Queue<'_> {
                 "response times beside best effort's quanta (Bertogna and Cirinei) do not accept it",
             ),
         };
+        if let Some((from, overruns)) = &heedless {
+            let behind = times.iter_mut().zip(&levels).filter(|(_, level)| *level >= from);
+            behind.for_each(|(time, _)| *time = None);
+            why = overruns;
+        }
         let beside = |task: &Sporadic| rta::beside(task, tasks.len() - 1, m, there);
         let ends = times.into_iter().zip(&sorted);
         let ends = ends.map(|(time, task)| time.into_iter().chain(beside(task)).min());

@@ -5,7 +5,7 @@
 
 use std::cmp::Reverse;
 
-use onbeat_model::policy::{CORE, CorePolicy};
+use onbeat_model::policy::{CORE, CorePolicy, Server};
 use onbeat_model::taskset::{TaskEntry, TaskSet, limits};
 use onbeat_model::units::US;
 
@@ -121,14 +121,15 @@ pub fn with_work(set: &TaskSet) -> Option<TaskSet> {
     any.then_some(raised)
 }
 
-/// Policies of the same order that keep jobs to their budgets, and isolate: what to take in place of one that does not.
+/// Policies of the same order that keep what jobs take beyond their budgets from others: what to take in place of one
+/// that does not. Where the order knows no deadlines only a server that rests does.
 pub fn enforcing(policy: &CorePolicy) -> impl Iterator<Item = &'static CorePolicy> {
     let order = policy.order;
-    let keeps = policy.server.enforces() && policy.server.isolates();
-    let not = !keeps || !order.key.goes_by_deadlines();
-    let good = move |p: &&CorePolicy| {
-        not && p.order == order && p.server.enforces() && p.server.isolates()
+    let keeps = move |server: Server| {
+        server.isolates() && (server.rests() || order.key.goes_by_deadlines())
     };
+    let not = !keeps(policy.server);
+    let good = move |p: &&CorePolicy| not && p.order == order && keeps(p.server);
     CORE.iter().filter(good)
 }
 

@@ -59,19 +59,74 @@ fn the_best_effort_share_counts() {
 /// late, and where nothing keeps `a` from it nobody can be told anything.
 #[test]
 fn of_those_beside_one_that_overruns_nothing_is_said_where_no_server_keeps_that_from_them() {
-    let long = task("a", 1, 10, "").replace("1ms\" }", "9ms\" }");
-    let set = set(&format!("cpus = 1\n{long}{}", task("b", 5, 20, "")));
+    let long = |name: &str, budget: u64, period: u64| {
+        task(name, budget, period, "")
+            .replace("constant = \"1ms\"", &format!("constant = \"{}ms\"", 9 * budget))
+    };
+    let set = |tasks: String| set(&format!("cpus = 1\n{tasks}"));
+    let late = |set: &TaskSet, policy: &str| under(set, policy).late;
+    let both = set(long("a", 1, 10) + &task("b", 5, 20, ""));
     for policy in ["p-edf", "p-rm", "p-edf+fcbs", "p-edf+fcbs-lag", "p-rm+cbs", "p-rm+cbs-predict"]
     {
-        let judged = under(&set, policy);
+        let judged = under(&both, policy);
         assert_eq!((judged.fits, judged.late), (Fits::Unproven, vec![None; 2]), "{policy}");
-        assert!(judged.binds.contains("a works for longer than its budget"), "{}", judged.binds);
+        assert!(judged.binds.contains("a may work for longer than its budget"), "{}", judged.binds);
     }
-    for policy in ["p-edf+cbs", "p-edf+cbs-hard", "p-rm+cbs-hard", "p-edf+cbs-predict"] {
-        assert_eq!(fits(&set, policy), Fits::Yes, "{policy}");
+    for policy in ["p-edf+cbs", "p-edf+cbs-hard", "p-rm+cbs-hard", "p-edf+cbs-predict", "p-rm+cash"]
+    {
+        assert_eq!(fits(&both, policy), Fits::Yes, "{policy}");
     }
-    let fcbs = "p-edf+fcbs".parse::<Policy>().unwrap().core().unwrap();
-    assert!(enforcing(fcbs).any(|p| judge(&set, p).fits == Fits::Yes));
+    // Who goes before it by its shorter period is in time, and so is one with whom nobody is.
+    let last = set(task("a", 1, 10, "") + &long("b", 1, 20));
+    assert_eq!(late(&last, "p-rm+cbs"), [Some(0), None]);
+    for policy in ["p-rm+cbs", "p-edf+fcbs"] {
+        assert_eq!(late(&set(long("a", 1, 10)), policy), [Some(0)], "{policy}");
+    }
+    // A program takes what it can; what does not fit at all is said not to.
+    let program = set(task("a", 1, 10, "").replace("constant = \"1ms\"", "program = [\"x\"]")
+        + &task("b", 5, 20, ""));
+    assert_eq!(fits(&program, "p-edf+fcbs"), Fits::Unproven);
+    assert_eq!(fits(&program, "p-edf+cbs"), Fits::Yes);
+    let full = set(long("a", 7, 10) + &task("b", 7, 10, ""));
+    assert_eq!(fits(&full, "p-edf+fcbs"), Fits::No);
+}
+
+/// Members want more than their group's budget: whether others may be late by that is for the group's own rule to say.
+#[test]
+fn what_a_group_takes_beyond_its_budget_is_by_its_own_rule() {
+    let beside = |rule: &str, policy: &str| {
+        let group = format!(
+            "[[group]]\nname = \"g\"\nbudget = \"3ms\"\nperiod = \"10ms\"\nrule = \"{rule}\"\n"
+        );
+        let member = task("a", 3, 10, "group = \"g\"\ncount = 3");
+        let set = set(&format!("cpus = 1\n{group}{member}{}", task("b", 20, 50, "")));
+        under(&set, policy).late[1]
+    };
+    assert_eq!(beside("cbs", "p-rm+cbs-hard"), None);
+    assert_eq!(beside("fcbs", "p-edf+cbs-hard"), None);
+    assert_eq!(beside("cbs-hard", "p-rm+cbs"), Some(0));
+    assert_eq!(beside("cbs-hard", "p-edf+fcbs"), Some(0));
+}
+
+/// Under `g-hsb` hard ones go before soft ones, also one that has used up its budget under a soft server.
+#[test]
+fn beside_a_hard_one_that_overruns_softly_nothing_is_said_of_soft_ones() {
+    let hard =
+        task("a", 2, 10, "class = \"hard\"").replace("constant = \"1ms\"", "constant = \"9ms\"");
+    let soft = task("b", 20, 50, "class = \"soft\"");
+    let set = set(&format!("cpus = 1\npolicies = [\"edf-hsb\"]\n{hard}{soft}"));
+    assert_eq!(under(&set, "g-hsb+cbs").late[1], None);
+    assert!(under(&set, "edf-hsb").late[1].is_some());
+}
+
+#[test]
+fn in_place_of_a_policy_that_does_not_isolate_ones_of_its_order_are_named_that_do() {
+    let named = |name: &str| -> Vec<&str> {
+        enforcing(name.parse::<Policy>().unwrap().core().unwrap()).map(|p| p.name).collect()
+    };
+    assert!(named("p-edf+fcbs").contains(&"p-edf+cbs-hard"));
+    assert_eq!(named("p-rm+cbs"), ["p-rm+cbs-hard"]);
+    assert!(named("p-rm+cbs-hard").is_empty() && named("p-edf+cbs").is_empty());
 }
 
 /// Dhall and Liu, "On a real-time scheduling problem", 1978: light tasks of short deadlines, and one that needs nearly
