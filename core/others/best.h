@@ -53,7 +53,7 @@ OB_FN u64 ob_best_skips(u64 interval, u64 known)
 
 /* Whether `interval` tells nothing new of `t`, which is known and steady. Who was late and gave a
  * job up has slept through beats: that it does so now and then leaves its rhythm, that it does so
- * often does not. And as it is tried a shorter interval says that it was late until then. */
+ * often does not. A half or a third of what is known says that it was late until then. */
 OB_INLINE int ob_best_knows(ob_task_p t, u64 interval)
 {
 	u64 beats = ob_best_skips(interval, t->interval);
@@ -62,10 +62,10 @@ OB_INLINE int ob_best_knows(ob_task_p t, u64 interval)
 		t->varies = (3 * t->varies + (beats - 1) * t->interval / 4) / 4;
 		return 1;
 	}
-	if (t->heard >= OB_BEST_TRIED || !ob_best_skips(t->interval, interval))
+	if (!ob_best_skips(t->interval, interval))
 		return 0;
 	t->interval = interval;
-	t->varies = 0;
+	t->varies = t->varies / 2 + interval / 10;
 	t->heard = OB_BEST_KNOWN;
 	return 1;
 }
