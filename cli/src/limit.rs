@@ -171,6 +171,7 @@ pub fn compute_and_keep(set: &TaskSet, time: Duration) -> Result<()> {
     keep(set, &limits).map(|_| ())
 }
 
+/// What a search has found.
 struct Computed {
     limits: Limits,
     /// Why the reservations cannot be kept by anybody.
@@ -211,12 +212,8 @@ fn compute(
             Err(error) => bail!("{}: {error}", set.name),
         }
     }
-    // Nobody who must keep reservations has fewer late jobs than who need not.
-    if let (Some(kept), Some(free)) = (&mut limits.guaranteed, &mut limits.free) {
-        kept.bound = kept.bound.max(free.bound);
-        free.found = [free.found, kept.found].into_iter().flatten().min();
-    }
-    Ok(Computed { limits, refused, timed_out })
+    // Each of both says something of the other.
+    Ok(Computed { limits: limits.with(limits), refused, timed_out })
 }
 
 /// What is being done, on a terminal, once it takes long.

@@ -27,8 +27,8 @@
  * be known by its sleep. */
 #define OB_BEST_KNOWN 8U
 #define OB_BEST_GUESS 100000000ULL
-/* Until `heard` is this jobs of one that is known are due after half an interval: of who is late
- * with every second job only the others end in sleep, as if it beat half as often. */
+/* From then until so many wake-ups jobs are due after half an interval: of who is late with every
+ * second job only the others end in sleep, as if it beat half as often. */
 #define OB_BEST_TRIED (OB_BEST_KNOWN + 8)
 /* An interval may be so many beats. */
 #define OB_BEST_SKIPPED 3
@@ -52,8 +52,8 @@ OB_FN u64 ob_best_skips(u64 interval, u64 known)
 }
 
 /* Whether `interval` tells nothing new of `t`, which is known and steady. Who was late and gave a
- * job up has slept through beats: that it does so now and then leaves its rhythm, that it does so
- * often does not. A half or a third of what is known says that it was late until then. */
+ * job up goes on with the next, and does not wake for it: now and then that leaves its rhythm what
+ * it is, often it does not. A half or a third of what is known says that it was late until then. */
 OB_INLINE int ob_best_knows(ob_task_p t, u64 interval)
 {
 	u64 beats = ob_best_skips(interval, t->interval);
