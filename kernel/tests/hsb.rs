@@ -11,6 +11,7 @@ use guest::{
     Facts, burn, child, consumed, fact, finish, kill, part, scheduler, signal, soon, start, state,
 };
 use onbeat_client::{Params, Service};
+use onbeat_kernel::machine::monotonic;
 use onbeat_model::protocol::{Request, Reservation, Response};
 use onbeat_model::rank::Rank;
 
@@ -148,21 +149,23 @@ fn pair() {
     end([child]);
 }
 
-/// CPU time of each reservation, then of best effort's hogs, ns.
-fn had(children: &[Child], others: &[i32]) -> Vec<u64> {
-    let all = reservations();
-    let of = |c: &Child| all.iter().find(|r| r.pid == c.id()).unwrap().consumed_ns;
-    children.iter().map(of).chain([consumed(others)]).collect()
+/// CPU time of each reservation, then of best effort's hogs, ns, and when that was so.
+fn had(children: &[Child], others: &[i32]) -> Vec<(u64, u64)> {
+    let answer = Service::connect().unwrap().ask(&Request::Status).unwrap();
+    let Response::Status { reservations, time_ns, .. } = answer else { panic!("{answer:?}") };
+    let of = |c: &Child| reservations.iter().find(|r| r.pid == c.id()).unwrap().consumed_ns;
+    let all = children.iter().map(|child| (of(child), time_ns));
+    all.chain([(consumed(others), monotonic())]).collect()
 }
 
 /// Thousandths of a CPU that each of `names` gets while it is watched; the last is best effort.
 fn watch(names: &[&str], children: &[Child], others: &[i32]) {
-    let (before, since) = (had(children, others), Instant::now());
+    let before = had(children, others);
     std::thread::sleep(WATCHED);
-    // Who watches is best effort, and may wake up late.
-    let (after, watched) = (had(children, others), since.elapsed());
+    // Who watches is best effort, and may wake up late, or wait between two looks.
+    let after = had(children, others);
     for ((name, after), before) in names.iter().zip(after).zip(before) {
-        fact(name, (after - before) * 1000 / watched.as_nanos() as u64);
+        fact(name, (after.0 - before.0) * 1000 / (after.1 - before.1));
     }
 }
 
