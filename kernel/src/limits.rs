@@ -17,7 +17,7 @@ fn up(total: Fraction) -> Amount {
     amount::of(total) + 1
 }
 
-/// Whether a user who may hold `total` CPUs, holds `held` and has not yet heard of `ended` others that they are over
+/// Whether a user who may hold `total` CPUs, holds `held`, and `ended` others that are over but not yet free,
 /// may have `demand` too. `test` is the admission test, for the nearest values that would be granted.
 ///
 /// # Errors
@@ -35,7 +35,7 @@ pub fn user(
         free = 0;
         let over = match ended {
             0 => String::new(),
-            n => format!("; {n} of them have ended, but were not given back"),
+            n => format!("; {n} of them have ended, but are not free yet"),
         };
         format!("one user may hold {RESERVATIONS} reservations{over}")
     } else if demand.load() > free {

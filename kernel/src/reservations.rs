@@ -30,6 +30,7 @@ mod descend;
 mod ends;
 mod grant;
 mod groups;
+mod leaving;
 mod needs;
 mod parts;
 mod purses;
@@ -151,6 +152,10 @@ pub struct Book<E, S> {
     purses: Vec<Option<Pooled>>,
     granted: u64,
     refused: u64,
+    /// How many loads have stayed booked longer than their reservations.
+    left: u32,
+    /// When what does not fit now will, ns of the monotonic clock, if it is only for those.
+    soon: Option<u64>,
     online: u64,
     above: Above,
     above_at: Instant,
@@ -172,7 +177,7 @@ impl<E: Engine, S: System> Book<E, S> {
         let (online, above) = (engine.online(), system.above());
         let room = |settings: Settings| {
             let admission = Admission::new(settings.machine(online, &above));
-            Room { settings, admission }
+            Room { settings, admission, leaving: Vec::new() }
         };
         let rooms = sets.into_iter().map(room).collect();
         let others = rights.others;
@@ -188,6 +193,8 @@ impl<E: Engine, S: System> Book<E, S> {
             purses: Vec::new(),
             granted: 0,
             refused: 0,
+            left: 0,
+            soon: None,
             online,
             above: Above::default(),
             above_at: Instant::now(),
@@ -199,8 +206,35 @@ impl<E: Engine, S: System> Book<E, S> {
         book
     }
 
-    /// Answers one request.
+    /// Answers one request at once.
     pub fn answer(&mut self, peer: Peer, request: Request) -> Response {
+        let answer = self.carry_out_request(peer, request);
+        self.refused += u64::from(matches!(answer, Response::Refused(_)));
+        answer
+    }
+
+    /// Answers one request which has waited for so long; or says after what time to ask again, as what is asked for is
+    /// about to be free.
+    pub fn answer_or_wait(
+        &mut self,
+        peer: Peer,
+        request: Request,
+        waited: Duration,
+    ) -> Result<Response, Duration> {
+        let answer = self.carry_out_request(peer, request);
+        if !matches!(answer, Response::Refused(_)) {
+            return Ok(answer);
+        }
+        if let Some(wait) = self.soon.and_then(|at| leaving::wait(at, waited)) {
+            return Err(wait);
+        }
+        self.refused += 1;
+        Ok(answer)
+    }
+
+    fn carry_out_request(&mut self, peer: Peer, request: Request) -> Response {
+        self.soon = None;
+        self.lapse();
         let answer = match request {
             Request::Reserve(r) => self.reserve(peer, &r),
             Request::Group(group) => self.group(peer, &group),

@@ -135,6 +135,8 @@ struct Client {
     unread: Option<Instant>,
     /// Since when it has asked nothing.
     silent: Instant,
+    /// Since when its request waits for what is about to be free, and when it is to be asked again.
+    waits: Option<(Instant, Instant)>,
     /// No more requests: what is left to say is said, then it is closed.
     done: bool,
 }
@@ -198,7 +200,17 @@ impl Client {
             self.silent = Instant::now();
             let answer = match parse_message::<Request>(&line) {
                 _ if line.len() as u64 > REQUEST_BYTES => too_long(),
-                Ok(request) => book.answer(self.peer, request),
+                Ok(request) => {
+                    let since = self.waits.take().map_or_else(Instant::now, |(since, _)| since);
+                    match book.answer_or_wait(self.peer, request, since.elapsed()) {
+                        Ok(answer) => answer,
+                        Err(wait) => {
+                            self.waits = Some((since, Instant::now() + wait));
+                            self.input.splice(0..0, line.into_iter().chain([b'\n']));
+                            return false;
+                        }
+                    }
+                }
                 Err(e) => error(
                     &e.to_string(),
                     "send one JSON object a line, such as {\"op\":\"status\"}",
@@ -269,13 +281,17 @@ impl<E: Engine, S: System> Service<E, S> {
     /// # Errors
     /// The system cannot wait; nothing a client does leads to one.
     pub fn turn(&mut self, patience: Duration, wake: &impl AsFd) -> Result<()> {
+        let waits = self.clients.values().filter_map(|client| client.waits);
+        let wait = waits.map(|(_, until)| until.saturating_duration_since(Instant::now())).min();
         let patience = if self.pending { Duration::ZERO } else { patience };
+        let patience = wait.map_or(patience, |wait| patience.min(wait));
         let mut fds = vec![
             PollFd::from_borrowed_fd(wake.as_fd(), PollFlags::IN),
             PollFd::from_borrowed_fd(self.socket.listener.as_fd(), PollFlags::IN),
         ];
         let mut who = Vec::with_capacity(self.clients.len());
-        for (id, client) in &self.clients {
+        // Who has to wait says nothing more meanwhile.
+        for (id, client) in self.clients.iter().filter(|(_, client)| client.waits.is_none()) {
             let want = if client.output.is_empty() { PollFlags::IN } else { PollFlags::OUT };
             fds.push(PollFd::from_borrowed_fd(client.stream.as_fd(), want));
             who.push(*id);
@@ -305,6 +321,11 @@ impl<E: Engine, S: System> Service<E, S> {
             {
                 client.read();
             }
+            self.pending |= client.serve(&mut self.book);
+        }
+        let now = Instant::now();
+        let over = |c: &&mut Client| c.waits.is_some_and(|(_, until)| until <= now);
+        for client in self.clients.values_mut().filter(over) {
             self.pending |= client.serve(&mut self.book);
         }
         // It looks at all reservations: not after every request.
@@ -352,6 +373,7 @@ impl<E: Engine, S: System> Service<E, S> {
             output: Vec::new(),
             unread: None,
             silent: Instant::now(),
+            waits: None,
             done: false,
         };
         if self.room(uid) {

@@ -102,9 +102,14 @@ impl Settings {
         if rests { period.saturating_sub(budget) } else { 0 }
     }
 
-    /// Number of the server policy in the core's registry.
-    pub fn kind(&self) -> u32 {
-        kind(self.server)
+    /// Number of the server policy in the core's registry, for a reservation of a hard task or another.
+    pub fn kind(&self, hard: bool) -> u32 {
+        kind(self.server_of(hard))
+    }
+
+    /// What enforces such a reservation.
+    pub fn server_of(&self, hard: bool) -> Server {
+        self.server.of_class(self.order.key, hard)
     }
 
     /// The rule that a group may have for its budget beside the policy's own: nothing beyond it, so that the rest is

@@ -9,7 +9,7 @@ use onbeat_core::ffi;
 use onbeat_model::event::Event;
 use onbeat_model::metrics::{Collector, Metrics, TaskMetrics};
 use onbeat_model::policy::{CorePolicy, Order, Server};
-use onbeat_model::rank::Servers;
+use onbeat_model::rank::{Rank, Servers};
 use onbeat_model::run::{Platform, Releases, Run, TaskInfo, World};
 use onbeat_model::taskset::{GRACE, TaskCopy, TaskSet};
 use onbeat_model::units::format_duration;
@@ -239,7 +239,7 @@ fn planned(set: &TaskSet, policy: &CorePolicy, share_least: u64) -> Planned {
             deadline: spec.deadline.min(spec.period),
             cpus: at.cpus,
             domain: at.domain,
-            kind: kind(policy.server),
+            kind: kind(policy.server.of_class(policy.order.key, spec.class == Some(Rank::Hard))),
             order: order_within(set, &policy, spec.group),
             marks: spec.marks,
             split: at.split,

@@ -176,6 +176,11 @@ fn an_overrunning_hard_one_takes_nothing_from_a_soft_one_that_fills_the_cpu() {
                 work = { constant = \"9ms\" }\n\
                 [[task]]\nname = \"s\"\nbudget = \"12ms\"\nperiod = \"20ms\"\nwork = { constant = \"12ms\" }\n";
     assert_eq!(late(&simulated(&set(text)))[1], 0);
+    for policy in onbeat_model::policy::CORE.iter().filter(|p| p.order.key.ranks()) {
+        let run = onbeat_sim::simulate(&set(text), policy).unwrap();
+        let isolates = policy.server.isolates();
+        assert!(late(&run)[1] == 0 || !isolates, "{}", policy.name);
+    }
 }
 
 /// The mean tardiness of all jobs of soft tasks, ms, without and with reclaiming.

@@ -198,7 +198,7 @@ fn asked(set: &TaskSet, played: &CorePolicy) -> Vec<Asked> {
     let copies: Vec<TaskCopy<'_>> = set.copies().collect();
     let machine = machine_of(set, &set.parts()[0], played);
     let parts = set.parts();
-    let rule = |part: usize| set.policy_of(&parts[part], played).server;
+    let policy = |part: usize| set.policy_of(&parts[part], played);
     let one = |Item { of, demand, .. }: Item| match of {
         Of::Group(group) => Some(Asked {
             name: demand.name,
@@ -207,7 +207,9 @@ fn asked(set: &TaskSet, played: &CorePolicy) -> Vec<Asked> {
             threads: groups.get(group)?.at.cpus.count_ones(),
             marks: false,
             // What its members want in all nobody knows.
-            overruns: Some(set.groups[group].rule.unwrap_or(rule(set.part_of_group(group)))),
+            overruns: Some(
+                set.groups[group].rule.unwrap_or(policy(set.part_of_group(group)).server),
+            ),
             what: format!("what is in {}", set.groups[group].name),
             rank: None,
             priority: None,
@@ -223,7 +225,10 @@ fn asked(set: &TaskSet, played: &CorePolicy) -> Vec<Asked> {
                 one: Delayed { task, jitter: spec.waits.jitter, blocking: spec.waits.blocking },
                 threads: spec.threads,
                 marks: spec.marks,
-                overruns: overruns(spec).then(|| rule(set.part_of(spec))),
+                overruns: overruns(spec).then(|| {
+                    let CorePolicy { order, server, .. } = policy(set.part_of(spec));
+                    server.of_class(order.key, spec.class == Some(Rank::Hard))
+                }),
                 what: spec.name.clone(),
                 rank: spec.class,
                 priority: spec.waits.priority,

@@ -6,7 +6,6 @@ mod edf;
 use num_traits::Zero;
 use onbeat_model::numbers::SHARE_QUANTUM;
 use onbeat_model::policy::{CorePolicy, Key, Server};
-use onbeat_model::rank::Rank;
 use onbeat_model::taskset::TaskSet;
 use onbeat_model::units::{Fraction, format_duration, format_percent};
 
@@ -162,10 +161,6 @@ impl<'a> Queue<'a> {
                     "{what} may work for longer than its budget, which under {} can make others late",
                     by.name()
                 )),
-                // Its class goes before the others however late its deadline is.
-                Server::Cbs if self.policy.order.key.ranks() && one.rank == Some(Rank::Hard) => {
-                    Some(format!("{what} may work for longer than its budget, and goes before soft ones then"))
-                }
                 _ => None,
             }
         })

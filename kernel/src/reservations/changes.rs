@@ -61,8 +61,8 @@ impl<E: Engine, S: System> Book<E, S> {
         let settings = &self.rooms[room].settings;
         let mut admission = Admission::new(settings.machine(self.online, &self.above));
         // Members are where their groups are.
-        let own = |h: &&Held| h.state == State::Live && h.within.is_none() && h.room == room;
-        let live = self.held.values().filter(own);
+        let booked = |h: &&Held| h.state != State::Ended && h.within.is_none() && h.room == room;
+        let live = self.held.values().filter(booked);
         let mut live: Vec<(u64, u32)> = live.map(|h| (h.order, h.record.id)).collect();
         live.sort_unstable();
         for (_, id) in live {
@@ -80,13 +80,14 @@ impl<E: Engine, S: System> Book<E, S> {
                 self.note(None, what);
             }
         }
+        self.rooms[room].leaving.iter().for_each(|l| l.book(&mut admission));
         self.rooms[room].admission = admission;
     }
 
     pub(super) fn mark(held: &mut Held, guaranteed: bool) -> Option<String> {
         let changed = held.guaranteed != guaranteed;
         held.guaranteed = guaranteed;
-        changed.then(|| {
+        (changed && held.state == State::Live).then(|| {
             let word = if guaranteed { "again" } else { "no longer" };
             let (id, name) = (held.record.id, &held.record.name);
             let (budget, period) =

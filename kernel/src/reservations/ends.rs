@@ -49,14 +49,6 @@ impl<E: Engine, S: System> Book<E, S> {
         Ok(record)
     }
 
-    /// Its CPU time is others' to have.
-    fn unbook(&mut self, id: u32) {
-        if let Some(held) = self.held.get_mut(&id) {
-            held.later = None;
-            self.rooms[held.room].admission.release(id);
-        }
-    }
-
     /// Takes a reservation's threads out and frees it, now or by and by.
     pub(super) fn close(&mut self, id: u32) {
         let within = self.held.get(&id).and_then(|held| held.within);
@@ -65,7 +57,6 @@ impl<E: Engine, S: System> Book<E, S> {
     }
 
     fn take_out(&mut self, id: u32) {
-        self.unbook(id);
         let draws = self.held.get_mut(&id).map(|held| std::mem::take(&mut held.draws));
         for server in draws.unwrap_or_default() {
             if let Err(e) = self.engine.release(server) {
@@ -75,8 +66,12 @@ impl<E: Engine, S: System> Book<E, S> {
             }
         }
         for _ in 0..10 {
+            let last = self.engine.server(id);
             match self.engine.release(id) {
-                Ok(true) => return drop(self.held.remove(&id)),
+                Ok(true) => {
+                    self.leave(id, last);
+                    return drop(self.held.remove(&id));
+                }
                 Ok(false) => (),
                 Err(e) => self.note(None, format!("reservation {id} cannot be freed: {e:#}")),
             }
@@ -125,6 +120,7 @@ impl<E: Engine, S: System> Book<E, S> {
 
     /// Ends what has ended and looks at the CPUs; to be called now and then.
     pub fn tick(&mut self) {
+        self.lapse();
         self.end_trials_that(|held| held.since.elapsed() >= TRIAL_MOST);
         let ids: Vec<u32> = self.held.keys().copied().collect();
         for id in ids {
@@ -139,8 +135,7 @@ impl<E: Engine, S: System> Book<E, S> {
                     }
                 }
                 State::Ended if held.connection.is_none() => self.close(id),
-                State::Ended => (),
-                State::Closing => self.close(id),
+                State::Ended | State::Closing => (),
             }
         }
         self.look_at_cpus();
@@ -151,7 +146,7 @@ impl<E: Engine, S: System> Book<E, S> {
 
     /// The program of a reservation and all its descendants are gone.
     fn end(&mut self, id: u32) {
-        self.unbook(id);
+        self.leave(id, self.engine.server(id));
         let record = self.record(&self.held[&id]);
         let held = self.held.get_mut(&id).expect("the caller found it");
         let (user, what) = (record.uid, farewell(&record, "ended with its program"));

@@ -9,7 +9,8 @@ impl<E: Engine, S: System> Book<E, S> {
         let within = self.group_named(peer, r.group.as_deref())?;
         let (watch, affinity) = self.examine(peer, r)?;
         let room = self.room_for(r, affinity, within)?;
-        self.check_length(peer, r, room, self.rooms[room].settings.server)?;
+        let hard = r.class == Some(Rank::Hard);
+        self.check_length(peer, r, room, self.rooms[room].settings.server_of(hard))?;
         self.check_class(r, room)?;
         self.check_value(r, room, within)?;
         self.purse_named(peer, r.purse.as_deref(), room)?;
@@ -106,8 +107,12 @@ impl<E: Engine, S: System> Book<E, S> {
         if let Some(group) = within {
             return self.member_place(peer, demand, group).map(Ok);
         }
+        self.lapse();
+        self.soon = None;
         Ok(match self.user_limit(peer, demand, room, None) {
             Ok(()) => self.rooms[room].admission.test(demand).map_err(|mut refusal| {
+                self.soon = self.fits_at(room, demand);
+                self.name_leaving(room, &mut refusal, self.soon);
                 if let Some(cpu) = self.common().interrupt_cpu {
                     let name = format!("CPU {cpu} is kept for interrupts");
                     let utilization = Fraction::from_integer(1);
@@ -121,7 +126,6 @@ impl<E: Engine, S: System> Book<E, S> {
 
     /// Values that would fit are rounded to what people like to read, on the side that fits.
     pub(super) fn refuse(&mut self, mut refusal: Refusal) -> Response {
-        self.refused += 1;
         refusal.nearest = refusal.nearest.rounded();
         Response::Refused(refusal)
     }
@@ -248,7 +252,7 @@ impl<E: Engine, S: System> Book<E, S> {
         let live = mine().filter(|h| h.state == State::Live && h.within.is_none());
         let total = self.user_total(peer.share);
         let held: Vec<(u32, &Demand)> = live.map(|h| (h.record.id, &h.demand)).collect();
-        let ended = mine().filter(|h| h.state != State::Live).count();
+        let ended = mine().filter(|h| h.state != State::Live).count() + self.leaving_of(peer.uid);
         limits::user(total, &held, ended, demand, |smaller| {
             let mut admission = self.rooms[room].admission.clone();
             // What it takes the place of is its own to have.
@@ -267,7 +271,8 @@ impl<E: Engine, S: System> Book<E, S> {
         within: Option<u32>,
     ) -> Result<Response, Problem> {
         let settings = &self.rooms[room].settings;
-        let (kind, policy, set) = (settings.kind(), settings.policy(), settings.name.clone());
+        let (kind, policy, set) =
+            (settings.kind(demand.hard), settings.policy(), settings.name.clone());
         let wanted = Reservation {
             budget: r.budget_ns,
             period: r.period_ns,

@@ -48,7 +48,7 @@ impl<E: Engine, S: System> Book<E, S> {
             ..Default::default()
         };
         asked.check().or_else(|e| problem(e, "ask again with other values"))?;
-        self.check_length(peer, &asked, room, settings.server)?;
+        self.check_length(peer, &asked, room, settings.server_of(held.demand.hard))?;
         let demand = Demand { budget, period, deadline, ..held.demand.clone() };
         // Until the present period ends, what it has of that holds, and what was given up before it.
         let ends = Instant::now() + Duration::from_nanos(record.period_ns);

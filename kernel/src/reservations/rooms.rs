@@ -10,6 +10,7 @@ use onbeat_model::protocol::{self, Reserve};
 use onbeat_model::taskset::home;
 use onbeat_model::units::{Fraction, clip};
 
+use super::leaving::Leaving;
 use super::{Book, IDLE_FRESH, Problem, problem};
 use crate::engine::Engine;
 use crate::machine::{cpus_of, mask_of, name_cpus};
@@ -21,6 +22,8 @@ use crate::system::System;
 pub(super) struct Room {
     pub(super) settings: Settings,
     pub(super) admission: Admission,
+    /// Booked there, too, though they are no more.
+    pub(super) leaving: Vec<Leaving>,
 }
 
 /// What may be swapped, and how best effort begins.

@@ -26,8 +26,8 @@ struct Planned {
     place: Place,
     fits: bool,
     period: u64,
-    /// A group's own.
-    kind: Option<u32>,
+    /// Of its server.
+    kind: u32,
 }
 
 impl<E: Engine, S: System> Book<E, S> {
@@ -59,7 +59,8 @@ impl<E: Engine, S: System> Book<E, S> {
                 reservations += usize::from(held.state == State::Live);
             }
             let (name, from, to) = (is.name.clone(), was.policy(), is.policy());
-            self.rooms[room] = Room { settings: is.clone(), admission };
+            let leaving = std::mem::take(&mut self.rooms[room].leaving);
+            self.rooms[room] = Room { settings: is.clone(), admission, leaving };
             self.note(None, format!("set {name}: {to} in place of {from}"));
         }
         Ok(Response::Swapped {
@@ -168,7 +169,8 @@ impl<E: Engine, S: System> Book<E, S> {
             };
             let fits = fits || is.order.key.chooses();
             let live = h.state == State::Live;
-            let server = h.members.as_ref().map_or(is.server, |inside| inside.rule);
+            let own = h.members.as_ref().map(|inside| inside.rule);
+            let server = own.unwrap_or(is.server_of(h.demand.hard));
             // A budget given up holds until its period ends; the record has the one in force after that.
             let asked = is.longest_rest(server, h.record.budget_ns, h.record.period_ns);
             let rest = is.longest_rest(server, h.demand.budget, h.demand.period).max(asked);
@@ -177,10 +179,13 @@ impl<E: Engine, S: System> Book<E, S> {
                     (format_duration(h.demand.budget), format_duration(h.demand.period));
                 left_out.push(format!("{id} ({}, {budget} every {period})", h.record.name));
             }
-            if !live {
+            if h.state == State::Ended {
                 admission.release(*id);
             }
-            let kind = h.members.as_ref().map(|inside| kind(inside.rule));
+            let kind = match &h.members {
+                Some(inside) => kind(inside.rule),
+                None => is.kind(h.demand.hard),
+            };
             planned.push(Planned { id: *id, place, fits, period: h.demand.period, kind });
         }
         if !left_out.is_empty() {
@@ -196,6 +201,7 @@ impl<E: Engine, S: System> Book<E, S> {
                 "release them first, or choose another policy; nothing has changed",
             );
         }
+        self.rooms[room].leaving.iter().for_each(|l| l.book(&mut admission));
         Ok((admission, planned))
     }
 
@@ -216,7 +222,7 @@ impl<E: Engine, S: System> Book<E, S> {
         let anew = !(was.isolates() && is.isolates() && was.domains() == domains);
         domains.iter().try_for_each(|cpus| self.engine.regroup(*cpus)).map_err(failed)?;
         for Planned { id, place, kind, .. } in planned {
-            let rule = Rule { kind: kind.unwrap_or(is.kind()), order: is.core_order(), anew };
+            let rule = Rule { kind: *kind, order: is.core_order(), anew };
             let rate = self.rate_of(self.held[id].record.uid);
             self.engine.swap(*id, place, rate, rule).map_err(failed)?;
         }

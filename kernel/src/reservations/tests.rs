@@ -19,6 +19,7 @@ mod accounts;
 mod beats;
 mod books;
 mod ends;
+mod leaving;
 mod parts;
 mod ranks;
 mod resize;
@@ -50,6 +51,8 @@ struct World {
     /// What the scheduler says of wake-ups, and how often it has been asked.
     wakes: Wakes,
     looks: usize,
+    /// What servers have left, and their deadlines.
+    pairs: BTreeMap<u32, (i64, u64)>,
     /// How often somebody has asked how long CPUs were idle.
     idled: u64,
 }
@@ -189,8 +192,21 @@ impl Engine for Fake {
 
     fn server(&self, id: u32) -> Option<ob_server> {
         let world = self.0.borrow();
-        let threads = world.servers.get(&id)?.1.len() as u32;
-        Some(ob_server { used: 1, threads, jobs: 7, ..Default::default() })
+        let (r, members) = world.servers.get(&id)?;
+        let (e, s) = world.pairs.get(&id).copied().unwrap_or_default();
+        let Reservation { budget, period, deadline, .. } = *r;
+        let threads = members.len() as u32;
+        Some(ob_server {
+            used: 1,
+            threads,
+            jobs: 7,
+            budget,
+            period,
+            deadline,
+            e,
+            s,
+            ..Default::default()
+        })
     }
 
     fn members(&self, id: u32) -> Vec<i32> {
