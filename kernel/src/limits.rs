@@ -17,14 +17,15 @@ fn up(total: Fraction) -> Amount {
     amount::of(total) + 1
 }
 
-/// Whether a user who may hold `total` CPUs, holds `held`, and `ended` others that are over but not yet free,
-/// may have `demand` too. `test` is the admission test, for the nearest values that would be granted.
+/// Whether a user who may hold `total` CPUs, holds `held`, of which `leaving` are over but not yet free, and has not yet
+/// heard of `ended` others that they are over, may have `demand` too. `test` is the admission test, for the nearest values that would be granted.
 ///
 /// # Errors
 /// The refusal.
 pub fn user(
     total: Fraction,
     held: &[(u32, &Demand)],
+    leaving: usize,
     ended: usize,
     demand: &Demand,
     test: impl Fn(&Demand) -> Result<Place, Box<Refusal>>,
@@ -33,7 +34,7 @@ pub fn user(
     let mut free = up(total).saturating_sub(used);
     let reason = if held.len() + ended >= RESERVATIONS {
         free = 0;
-        let over = match ended {
+        let over = match ended + leaving {
             0 => String::new(),
             n => format!("; {n} of them have ended, but are not free yet"),
         };
@@ -107,9 +108,9 @@ mod tests {
         let third = demand(100_000, 300_000);
         let held: Vec<(u32, &Demand)> = (0..5).map(|i| (i, &third)).collect();
         let two = Fraction::from_integer(2);
-        assert!(user(two, &held, 0, &third, yes).is_ok());
+        assert!(user(two, &held, 0, 0, &third, yes).is_ok());
         let more = demand(100_001, 300_000);
-        let refusal = user(two, &held, 0, &more, yes).unwrap_err();
+        let refusal = user(two, &held, 0, 0, &more, yes).unwrap_err();
         assert_eq!(refusal.free, Fraction::new(1, 3));
         assert_eq!(refusal.nearest.budget_ns, Some(100_000));
         assert_eq!(refusal.nearest.period_ns, Some(300_003));
@@ -121,11 +122,11 @@ mod tests {
         let tiny = demand(50_000, HOUR);
         let held: Vec<(u32, &Demand)> = (0..64).map(|i| (i, &tiny)).collect();
         let two = Fraction::from_integer(2);
-        let refusal = user(two, &held, 0, &tiny, yes).unwrap_err();
+        let refusal = user(two, &held, 0, 0, &tiny, yes).unwrap_err();
         assert!(refusal.reason.contains("64 reservations"), "{}", refusal.reason);
         assert_eq!(refusal.nearest, Nearest::default());
-        assert!(user(two, &held[..4], 59, &tiny, yes).is_ok());
-        let refusal = user(two, &held[..4], 60, &tiny, yes).unwrap_err();
+        assert!(user(two, &held[..4], 2, 59, &tiny, yes).is_ok());
+        let refusal = user(two, &held[..4], 0, 60, &tiny, yes).unwrap_err();
         assert!(refusal.reason.contains("60 of them have ended"), "{}", refusal.reason);
     }
 }

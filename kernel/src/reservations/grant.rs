@@ -109,7 +109,8 @@ impl<E: Engine, S: System> Book<E, S> {
         }
         self.lapse();
         self.soon = None;
-        Ok(match self.user_limit(peer, demand, room, None) {
+        let mine = |at| self.user_limit(peer, demand, room, None, at);
+        Ok(match mine(0) {
             Ok(()) => self.rooms[room].admission.test(demand).map_err(|mut refusal| {
                 self.soon = self.fits_at(room, demand);
                 self.name_leaving(room, &mut refusal, self.soon);
@@ -120,7 +121,11 @@ impl<E: Engine, S: System> Book<E, S> {
                 }
                 refusal
             }),
-            Err(refusal) => Err(refusal),
+            Err(mut refusal) => {
+                self.soon = self.ends_of(peer.uid).into_iter().find(|at| mine(*at).is_ok());
+                self.name_leaving(room, &mut refusal, self.soon);
+                Err(refusal)
+            }
         })
     }
 
@@ -234,13 +239,14 @@ impl<E: Engine, S: System> Book<E, S> {
         })
     }
 
-    /// What ordinary users may hold; `of`: it takes the place of that reservation.
+    /// What ordinary users may hold at that time; `of`: it takes the place of that reservation.
     pub(super) fn user_limit(
         &self,
         peer: Peer,
         demand: &Demand,
         room: usize,
         of: Option<u32>,
+        at: u64,
     ) -> Result<(), Box<Refusal>> {
         if peer.uid == 0 {
             return Ok(());
@@ -251,9 +257,11 @@ impl<E: Engine, S: System> Book<E, S> {
         // Members take of what their groups hold.
         let live = mine().filter(|h| h.state == State::Live && h.within.is_none());
         let total = self.user_total(peer.share);
-        let held: Vec<(u32, &Demand)> = live.map(|h| (h.record.id, &h.demand)).collect();
-        let ended = mine().filter(|h| h.state != State::Live).count() + self.leaving_of(peer.uid);
-        limits::user(total, &held, ended, demand, |smaller| {
+        let mut held: Vec<(u32, &Demand)> = live.map(|h| (h.record.id, &h.demand)).collect();
+        let live = held.len();
+        held.extend(self.leaving_of(peer.uid, at));
+        let ended = mine().filter(|h| h.state != State::Live).count();
+        limits::user(total, &held, held.len() - live, ended, demand, |smaller| {
             let mut admission = self.rooms[room].admission.clone();
             // What it takes the place of is its own to have.
             of.map(|id| admission.release(id));

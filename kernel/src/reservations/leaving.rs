@@ -114,9 +114,18 @@ impl<E: Engine, S: System> Book<E, S> {
         }
     }
 
-    /// How many of a user's there are.
-    pub(super) fn leaving_of(&self, uid: u32) -> usize {
-        self.rooms.iter().flat_map(|room| &room.leaving).filter(|l| l.uid == uid).count()
+    /// Those of a user that are still booked at that time.
+    pub(super) fn leaving_of(&self, uid: u32, at: u64) -> impl Iterator<Item = (u32, &Demand)> {
+        let all = self.rooms.iter().flat_map(|room| &room.leaving);
+        all.filter(move |l| l.uid == uid && l.until > at).map(|l| (l.key, &l.demand))
+    }
+
+    /// When a user's are no more, one after the other.
+    pub(super) fn ends_of(&self, uid: u32) -> Vec<u64> {
+        let all = self.rooms.iter().flat_map(|room| &room.leaving).filter(|l| l.uid == uid);
+        let mut ends: Vec<u64> = all.map(|l| l.until).collect();
+        ends.sort_unstable();
+        ends
     }
 
     /// What does not fit into a room will fit when that time has come, if it is only for those that leave.

@@ -62,7 +62,7 @@ impl<E: Engine, S: System> Book<E, S> {
         if gives_up {
             (admission, place) = (self.rooms[room].admission.clone(), held.place.clone());
         } else {
-            if let Err(refusal) = self.user_limit(peer, &demand, room, Some(id)) {
+            if let Err(refusal) = self.user_limit(peer, &demand, room, Some(id), 0) {
                 return Ok(self.refuse(*refusal));
             }
             if !fits {

@@ -45,6 +45,7 @@ fn what_was_used_up_is_booked_until_who_waits_for_its_own_has_had_that() {
     assert!(refusal.holders.iter().any(named), "{:?}", refusal.holders);
     // What fits beside it need not wait, and nobody does so for ever.
     granted(book.answer_or_wait(ROOT, ask(11, 200, 1000), Duration::ZERO).unwrap());
+    assert!(book.answer_or_wait(ROOT, ask(12, 500, 1000), Duration::ZERO).is_err());
     let long = Duration::from_secs(2);
     refused(book.answer_or_wait(USER, ask(21, 500, 1000), long).unwrap());
     std::thread::sleep(wait + Duration::from_millis(1));
@@ -61,6 +62,29 @@ fn what_was_used_up_while_nobody_else_was_behind_is_others_at_once() {
         assert!(matches!(book.answer(USER, release(user)), Response::Released(_)));
         granted(at_once(&mut book, ask(21, 500, 1000)).unwrap());
     }
+}
+
+/// Four CPUs, of which two are a user's; and one of root's is behind for long.
+fn four_cpus() -> (Book<Fake, Fake>, Fake) {
+    let fake = Fake::new(4);
+    let mut book = Book::new(fake.clone(), fake.clone(), settings(Order::PARTITIONED_EDF, 4));
+    fake.process(10, 0, 1);
+    (20..90).for_each(|pid| fake.process(pid, 1000, 1));
+    let root = granted(book.answer(ROOT, ask(10, 400, 2000)));
+    fake.has(root, 400, 1500);
+    (book, fake)
+}
+
+#[test]
+fn a_user_holds_no_more_than_its_share_with_what_is_not_yet_free() {
+    let (mut book, fake) = four_cpus();
+    let id = granted(book.answer(USER, ask(20, 900, 1000)));
+    granted(book.answer(USER, ask(21, 900, 1000)));
+    fake.has(id, 0, 900);
+    assert!(matches!(book.answer(USER, release(id)), Response::Released(_)));
+    let wait = at_once(&mut book, ask(22, 500, 1000)).unwrap_err();
+    assert!(wait <= Duration::from_millis(900), "{wait:?}");
+    granted(at_once(&mut book, ask(23, 200, 1000)).unwrap());
 }
 
 #[test]
@@ -90,15 +114,14 @@ fn another_policy_and_other_cpus_leave_it_booked() {
 }
 
 #[test]
-fn who_gives_back_in_the_midst_of_periods_does_so_with_no_more_than_may_be_held() {
-    let (mut book, fake, [root, user]) = used_up();
-    fake.has(root, 400, 1500);
-    assert!(matches!(book.answer(USER, release(user)), Response::Released(_)));
-    for pid in 21..84 {
+fn nor_more_of_them_than_a_user_may() {
+    let (mut book, fake) = four_cpus();
+    for pid in 20..84 {
         let id = granted(at_once(&mut book, ask(pid, 1, 1000)).unwrap());
-        fake.has(id, 0, 900);
+        fake.has(id, 0, 60_000);
         assert!(matches!(book.answer(USER, release(id)), Response::Released(_)));
     }
-    let refusal = refused(at_once(&mut book, ask(84, 1, 1000)).unwrap());
+    assert!(at_once(&mut book, ask(84, 1, 1000)).is_err());
+    let refusal = refused(book.answer(USER, ask(84, 1, 1000)));
     assert!(refusal.reason.contains("64 of them have ended, but are not free yet"), "{refusal:?}");
 }
