@@ -110,7 +110,10 @@ impl<E: Engine, S: System> Book<E, S> {
         closing.into_iter().for_each(|id| self.close(id));
         let now = monotonic();
         for Room { admission, leaving, .. } in &mut self.rooms {
-            leaving.retain(|l| l.until > now || !admission.release(l.key));
+            // One that found no room after CPUs went is booked nowhere, and is over at its time all the same.
+            for over in leaving.extract_if(.., |l| l.until <= now) {
+                admission.release(over.key);
+            }
         }
     }
 

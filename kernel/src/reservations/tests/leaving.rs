@@ -111,6 +111,11 @@ fn another_policy_and_other_cpus_leave_it_booked() {
     assert!(at_once(&mut book, ask(21, 500, 1000)).is_err());
     book.note_above(Above { deadline: 1, ..Above::default() });
     assert!(at_once(&mut book, ask(21, 500, 1000)).is_err());
+    // Where nothing fits any more it is over at its time, too.
+    book.note_above(Above { deadline: 900_000_000, ..Above::default() });
+    std::thread::sleep(Duration::from_millis(1510));
+    book.tick();
+    assert!(book.rooms.iter().all(|room| room.leaving.is_empty()));
 }
 
 #[test]
