@@ -37,7 +37,7 @@ OB_FN void ob_server_requeue(ob_p ob OB_ARG, ob_server_p sv OB_ARG)
 			ob_tree_remove(&sv->domain->active, &sv->node);
 			sv->node.key = waits;
 			sv->node.mask = ob_server_mask(sv);
-			sv->node.over = ob_place_over(sv);
+			sv->node.over = ob_server_over(sv);
 			ob_tree_insert(&sv->domain->active, &sv->node);
 			if (sv->domain->up)
 				ob_group_sync(ob, sv);

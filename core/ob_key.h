@@ -37,11 +37,17 @@ OB_FN void ob_place_count(ob_p ob OB_ARG, ob_server_p sv OB_ARG, u32 by);
 
 /* A lending server counts in its domain's slack, except where its demand is not known here: split
  * ones change domains; slack is reckoned for deadlines; a group's time is not its members' alone,
- * and beside a group there is no slack. */
+ * and beside a group there is no slack; who has a CPU apart leaves and takes none elsewhere. */
 OB_INLINE int ob_pledges(ob_server_p sv)
 {
 	return ob_policy_lends(sv) && !ob_place_moves(sv) && ob_order_deadlines(sv) &&
-	       !sv->domain->up && !sv->members;
+	       !sv->domain->up && !sv->members && !sv->apart;
+}
+
+/* As ob_place_over, where budget is passed on: who is apart has no part in that. */
+OB_INLINE u64 ob_server_over(ob_server_p sv)
+{
+	return sv->apart ? 0 : ob_place_over(sv);
 }
 
 /* Whether `sv` runs on what another left, until its own next budget comes (ob_cash.h). */

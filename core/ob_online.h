@@ -55,6 +55,7 @@ OB_FN void ob_server_take(ob_p ob OB_ARG, ob_server_p sv OB_ARG, ob_terms_p term
 		sv->shift = 0;
 	}
 	ob_server_rehome(ob, sv, &ob->domain[terms->domain & (OB_MAX_DOMAINS - 1)], terms->cpus);
+	sv->apart = !!terms->apart && !sv->domain->up;
 	ob_order_stale(sv);
 	ob_windows_describe(sv, terms);
 	if (ob_place_moves(sv)) {

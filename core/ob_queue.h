@@ -88,7 +88,7 @@ OB_FN void ob_group_sync(ob_p ob OB_ARG, ob_server_p sv OB_ARG)
 		if (!sv->node.linked) {
 			sv->node.key = ob_server_node_key(sv, sv->charged);
 			sv->node.mask = mask;
-			sv->node.over = ob_place_over(sv);
+			sv->node.over = ob_server_over(sv);
 			ob_tree_insert(&sv->domain->active, &sv->node);
 		} else if (sv->node.mask == mask) {
 			return;
@@ -111,7 +111,7 @@ OB_INLINE void ob_server_unlink(ob_p ob, ob_server_p sv)
 /* Brings sv's nodes in line with its waiting threads and its deadline, key unchanged. */
 OB_INLINE void ob_server_update(ob_p ob, ob_server_p sv)
 {
-	ob_tree_update(&sv->node, ob_server_mask(sv), ob_place_over(sv));
+	ob_tree_update(&sv->node, ob_server_mask(sv), ob_server_over(sv));
 	if (sv->domain->up)
 		ob_group_sync(ob, sv);
 	ob_laxity_sync(ob, sv);

@@ -87,6 +87,7 @@ OB_FN u64 ob_server_make(ob_p ob OB_ARG, ob_server_p sv OB_ARG, ob_terms_p terms
 	sv->value = terms->value ?: terms->budget;
 	sv->marks = !!terms->marks;
 	sv->hard = !!terms->hard;
+	sv->apart = !!terms->apart && !up;
 	ob_windows_describe(sv, terms);
 	if (terms->purse)
 		sv->purse = &ob->purse[(terms->purse - 1) & (OB_MAX_PURSES - 1)];
@@ -125,6 +126,7 @@ OB_FN void ob_task_make(ob_task_p t OB_ARG, u32 tid, u64 cpus, u64 weight)
 	ob_clear((u64 OB_ARENA *)t, sizeof(*t));
 	t->tid = tid;
 	t->cpus = cpus;
+	t->may = cpus;
 	t->weight = weight;
 }
 

@@ -84,7 +84,7 @@ OB_FN void ob_slack_cpus(ob_p ob OB_ARG, ob_domain_p d OB_ARG, u64 first, u64 no
 	for (i = OB_ZERO; i < ob->nr_cpus && OB_LOOP; i++) {
 		ob_cpu_p c = ob_cpu(ob, i);
 
-		if (c->domain != d || !(ob->online & OB_BIT(i)))
+		if (c->domain != d || c->apart || !(ob->online & OB_BIT(i)))
 			continue;
 		d->sum.cpus++;
 		if (c->owed)

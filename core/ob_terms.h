@@ -88,6 +88,7 @@ struct ob_terms {
 	u32 anew;      /* swap: its pair of budget and deadline is not kept (ob_swap.h) */
 	u32 hard;      /* it goes before those that are not, where the order ranks */
 	u32 draws;     /* it serves best effort, and no threads of its own */
+	u32 apart;     /* `cpus` is one CPU of its domain that serves such as it alone */
 	struct ob_leg plan[OB_MAX_LEGS];
 };
 

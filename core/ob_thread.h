@@ -132,14 +132,17 @@ OB_INLINE void ob_forget(ob_p ob, ob_task_p t)
 		ob->engaged--;
 }
 
-/* Whether `t` may not run where `sv` is served, now or in one of its windows. */
-OB_INLINE int ob_thread_shut_out(ob_p ob, ob_server_p sv, ob_task_p t)
+/* Whether `t` may not run wherever `sv`, or the outermost of its groups, is served, now or in one
+ * of its windows. */
+OB_FN u64 ob_thread_shut_out(ob_p ob OB_ARG, ob_server_p sv OB_ARG, ob_task_p t OB_ARG)
 {
-	u64 cpus = t->cpus & ob->online;
+	u64 cpus = t->cpus, narrow = ~t->may, online = ob->online;
 
-	if (sv->domain->up)
-		return !ob_server_allows(sv, cpus);
-	return (int)ob_place_shuts_out(sv, cpus);
+	for (; sv->domain->up && OB_LOOP; sv = sv->domain->up) {
+		cpus &= sv->cpus;
+		narrow |= ~sv->cpus;
+	}
+	return ob_place_shuts_out(sv, cpus & online, narrow & online);
 }
 
 /* Whether `t` is best effort and has a reservation to go back to. */
@@ -161,7 +164,7 @@ OB_FN void ob_settle(ob_p ob OB_ARG, ob_task_p t OB_ARG, u64 now)
 		ob_attach(ob, t, OB_NULL, now);
 		return;
 	}
-	out = ob_thread_shut_out(ob, sv, t);
+	out = (int)ob_thread_shut_out(ob, sv, t);
 	if (out == !t->server && !t->away)
 		return;
 	if (t->away && !out) {

@@ -49,7 +49,8 @@ struct ob_task {
 	struct ob_server OB_ARENA *home;   /* whose thread it is while shut out of server's CPUs */
 	struct ob_task OB_ARENA *next;     /* in the server's list of waiting threads */
 	struct ob_task OB_ARENA *prev;
-	u64 cpus;     /* affinity */
+	u64 cpus;     /* where it may run now */
+	u64 may;      /* affinity: inside the kernel it may be bound more narrowly for a moment */
 	u64 weight;   /* OB_WEIGHT is nice 0 */
 	u64 vtime;    /* best-effort service received, weighted */
 	u64 burst;    /* CPU time it uses from waking to sleeping, as best effort; a guess, ns */
@@ -158,6 +159,7 @@ struct ob_server {
 	u8 soon;    /* EDZL: laxity ends within OB_MARGIN */
 	u8 wants;   /* its group counts it as awake */
 	u8 broke;   /* it rests because a purse is empty */
+	u8 apart;   /* it has one CPU of several, where those of the rest are not served */
 	u8 rank;    /* enum ob_rank, where a chooser has put it */
 	u8 hard;    /* goes before those that are not (orders/hsb.h) */
 	u8 draws;   /* it serves best effort in place of threads of its own (ob_draw.h) */
@@ -232,7 +234,7 @@ enum ob_use {
 
 /* What a look at the slack of a domain sums up on its way through the pledges (ob_slack.h). */
 struct ob_sums {
-	u64 cpus;   /* on line */
+	u64 cpus;   /* on line, and not for those that are apart */
 	s64 ahead;  /* that best effort has been paid ahead there; below 0: is owed */
 	u64 shares; /* of the servers so far, 2^-OB_SHARE_BITS */
 	s64 owed;   /* budgets left of the servers so far */
@@ -287,6 +289,7 @@ struct ob_cpu {
 	u64 key;                            /* of what runs here or is about to */
 	u64 timer;                          /* the shell calls ob_tick no later than this */
 	s64 debt;    /* best-effort time owed on this CPU, ns; below 0: prepaid */
+	u32 apart;   /* servers that are served here alone, apart from the domain's others */
 	u64 owed;    /* of the quantum that is to be served by `due`, ns */
 	u64 due;     /* deadline of that quantum */
 	u64 wanted;  /* when work for it was last taken away, and none was left waiting */

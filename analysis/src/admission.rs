@@ -72,6 +72,11 @@ impl Admission {
         self.plan.placed().filter(|(_, placed)| placed.fits)
     }
 
+    /// Where one that is booked is served.
+    pub fn place_of(&self, id: u32) -> Option<&Place> {
+        self.plan.get(id).filter(|placed| placed.fits).map(|placed| &placed.at)
+    }
+
     /// Sum of the reserved loads, in CPUs, to a billionth if it is no short fraction.
     pub fn reserved(&self) -> Fraction {
         amount::above(self.loads(), self.granted().count())

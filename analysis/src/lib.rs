@@ -10,6 +10,7 @@ mod flow;
 pub mod generate;
 pub mod global;
 pub mod groups;
+mod islands;
 pub mod limit;
 pub mod machine;
 pub mod one_cpu;

@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 use onbeat_model::units::Fraction;
 
 use crate::amount::{self, Amount};
-use crate::flow::Flow;
+use crate::islands::Islands;
 use crate::machine::{Domains, Fit, Machine};
 use crate::partition::Packing;
 use crate::semi::{Planner, SHARE_LEAST, Share};
@@ -76,6 +76,8 @@ pub struct Place {
     pub domain: u32,
     /// CPUs of that domain on which it is served.
     pub cpus: u64,
+    /// That is one CPU of several, which serves no others but those that are placed so.
+    pub apart: bool,
     /// How it is split over several CPUs, if it is.
     pub split: Option<Split>,
 }
@@ -125,15 +127,23 @@ struct Ground {
 /// What is taken of each CPU by reservations that fit.
 #[derive(Debug, Clone)]
 enum Taken {
-    /// Who takes how much of which CPU, by domain.
-    Whole(Vec<Flow>),
+    /// Who is served by which CPUs, by domain.
+    Whole(Vec<Islands>),
     /// Who has which share of which CPU, where reservations may be split.
     Parts(Planner),
     /// Who is hard, and who is soft.
     Ranked(Box<Ranked>),
 }
 
-/// A machine and the reservations on it.
+/// What has just been taken.
+struct Taking {
+    at: Place,
+    /// Others have other CPUs of that domain for it.
+    shifts: bool,
+}
+
+/// A machine and the reservations on it. One that comes or goes may change the CPUs on which others are served, within
+/// their domain.
 #[derive(Debug, Clone)]
 pub struct Plan {
     ground: Ground,
@@ -173,17 +183,26 @@ impl Ground {
         self.domains[domain].iter().copied().filter(|cpu| may(*cpu)).collect()
     }
 
+    /// The same as a mask.
+    fn indices(&self, domain: usize, demand: &Demand) -> u64 {
+        self.allowed(domain, demand).into_iter().fold(0, |mask, cpu| mask | 1 << cpu)
+    }
+
     /// The most that one of these CPUs offers.
     fn greatest(&self, cpus: &[usize]) -> Amount {
         cpus.iter().map(|cpu| self.offers[*cpu]).max().unwrap_or_default()
     }
 
-    /// The greatest load of this demand's affinity that a domain with these flows can take: one CPU's at most.
-    fn free(&self, domain: usize, flow: &mut Flow, demand: &Demand) -> Amount {
-        let cpus = self.allowed(domain, demand);
-        let free = flow.serve(TRIAL, &cpus, self.greatest(&cpus));
-        flow.remove(TRIAL);
-        free
+    /// Where a domain serves who has that key.
+    fn place(&self, domain: usize, islands: &Islands, key: u64) -> Option<Place> {
+        let (mask, apart) = islands.place(key)?;
+        let cpus: Vec<usize> = (0..self.offers.len()).filter(|cpu| mask >> cpu & 1 == 1).collect();
+        Some(Place {
+            domain: self.number(domain),
+            cpus: self.machine.mask(&cpus),
+            apart,
+            split: None,
+        })
     }
 
     fn parts(&self, shares: &[Share]) -> Place {
@@ -196,6 +215,7 @@ impl Ground {
         Place {
             domain: part(&shares[0]).0,
             cpus: 1 << part(&shares[0]).0,
+            apart: false,
             split: (shares.len() > 1).then(split),
         }
     }
@@ -209,39 +229,56 @@ impl Taken {
             return Taken::Ranked(Box::new(Ranked::none(ground)));
         }
         let Domains::Split { .. } = machine.domains else {
-            return Taken::Whole(domains.iter().map(|_| Flow::new(offers.clone())).collect());
+            let islands = |domain: &Vec<usize>| Islands::new(offers.clone(), domain);
+            return Taken::Whole(domains.iter().map(islands).collect());
         };
         let fit = if machine.fit == Fit::Worst { Packing::Worst } else { Packing::First };
         let offered: Vec<_> = machine.cpus.iter().map(|cpu| cpu.offered()).collect();
         Taken::Parts(Planner::new(&offered, fit, least))
     }
 
-    /// Takes what the demand needs, where it fits.
-    fn take(&mut self, ground: &Ground, key: u64, demand: &Demand) -> Option<Place> {
-        let flows = match self {
-            Taken::Whole(flows) => flows,
-            Taken::Ranked(ranked) => return ranked.take(ground, key, demand),
+    /// Takes what the demand needs, where it fits: rather where it is `at`, if anywhere.
+    fn take(
+        &mut self,
+        ground: &Ground,
+        key: u64,
+        demand: &Demand,
+        at: Option<&Place>,
+    ) -> Option<Taking> {
+        let alone = |at| Taking { at, shifts: false };
+        let domains = match self {
+            Taken::Whole(domains) => domains,
+            Taken::Ranked(ranked) => return ranked.take(ground, key, demand).map(alone),
             Taken::Parts(planner) => {
                 let shares = planner.place(key, &demand.sporadic(), ground.may(demand))?;
-                return Some(ground.parts(&shares));
+                return Some(alone(ground.parts(&shares)));
             }
         };
         let load = demand.load();
+        let home = at.and_then(|at| ground.index(at.domain));
         let mut best: Option<(Amount, usize)> = None;
-        for (domain, flow) in flows.iter_mut().enumerate() {
+        for (domain, islands) in domains.iter().enumerate() {
             if best.is_some() && ground.machine.fit == Fit::First {
                 break;
             }
-            let free = ground.free(domain, flow, demand);
-            if load <= free && best.is_none_or(|(most, _)| free > most) {
+            let free = islands.free(ground.indices(domain, demand));
+            if load > free {
+                continue;
+            }
+            if home == Some(domain) {
+                best = Some((free, domain));
+                break;
+            }
+            if best.is_none_or(|(most, _)| free > most) {
                 best = Some((free, domain));
             }
         }
         let domain = best?.1;
-        let cpus = ground.allowed(domain, demand);
-        let served = flows[domain].serve(key, &cpus, load);
-        debug_assert_eq!(served, load, "what was tried fits");
-        Some(Place { domain: ground.number(domain), cpus: ground.machine.mask(&cpus), split: None })
+        let one = at.filter(|at| at.cpus.count_ones() == 1).map(|at| at.cpus.trailing_zeros());
+        let prefer = ground.machine.cpus.iter().position(|cpu| Some(cpu.id) == one);
+        let shifts = domains[domain].serve(key, ground.indices(domain, demand), load, prefer)?;
+        let at = ground.place(domain, &domains[domain], key)?;
+        Some(Taking { at, shifts })
     }
 
     /// The greatest load with this demand's affinity that fits; of one that does not fit itself.
@@ -253,9 +290,11 @@ impl Taken {
                 let room = planner.room(&task, ground.may(demand)).min(demand.budget - 1);
                 amount::floor(room, task.deadline)
             }
-            Taken::Whole(flows) => {
-                let free = |(domain, flow)| ground.free(domain, flow, demand);
-                flows.iter_mut().enumerate().map(free).max().unwrap_or_default()
+            Taken::Whole(domains) => {
+                let free = |(domain, islands): (usize, &Islands)| {
+                    islands.free(ground.indices(domain, demand))
+                };
+                domains.iter().enumerate().map(free).max().unwrap_or_default()
             }
         }
     }
@@ -276,10 +315,31 @@ impl Plan {
 
     /// Places the demand under `id` if it fits, without `id`'s old place if it had one; says where.
     pub fn fit(&mut self, id: u32, demand: &Demand) -> Option<Place> {
+        self.fit_at(id, demand, None)
+    }
+
+    /// The same, rather where it is `at`, if anywhere.
+    fn fit_at(&mut self, id: u32, demand: &Demand, at: Option<&Place>) -> Option<Place> {
         self.remove(id);
-        let at = self.taken.take(&self.ground, id.into(), demand)?;
+        let Taking { at, shifts } = self.taken.take(&self.ground, id.into(), demand, at)?;
         self.note(id, demand, &at, true);
+        if shifts {
+            self.shift(at.domain);
+        }
         Some(at)
+    }
+
+    /// Those in that domain may have other CPUs now.
+    fn shift(&mut self, number: u32) {
+        let Taken::Whole(domains) = &self.taken else { return };
+        let Some(index) = self.ground.index(number) else { return };
+        let here = |placed: &&mut Placed| placed.fits && placed.at.domain == number;
+        for (id, placed) in &mut self.placed {
+            let Some(placed) = Some(placed).filter(here) else { continue };
+            if let Some(at) = self.ground.place(index, &domains[index], (*id).into()) {
+                placed.at = at;
+            }
+        }
     }
 
     /// Places the demand under `id` whether it fits or not; says where, and whether it does.
@@ -295,15 +355,23 @@ impl Plan {
     /// As [`Plan::place`], of a reservation that is `at` some place now: it stays on those CPUs if it fits there, or if
     /// it fits nowhere and one of those on which its periods begin is on line.
     pub fn keep(&mut self, id: u32, demand: &Demand, at: &Place) -> (Place, bool) {
-        let all = at.all_cpus();
-        let cpus = (0..u64::BITS).filter(|cpu| all >> cpu & 1 == 1).collect();
-        let here = Demand { cpus: Some(cpus), ..demand.clone() };
-        if let Some(at) = self.fit(id, &here).or_else(|| self.fit(id, demand)) {
+        if let Some(at) = self.fit_near(id, demand, at) {
             return (at, true);
         }
         let at = self.beside(demand, Some(at));
         self.note(id, demand, &at, false);
         (at, false)
+    }
+
+    /// Places it if it fits, on the CPUs it has or else elsewhere.
+    fn fit_near(&mut self, id: u32, demand: &Demand, at: &Place) -> Option<Place> {
+        if let Taken::Whole(_) = self.taken {
+            return self.fit_at(id, demand, Some(at));
+        }
+        let all = at.all_cpus();
+        let cpus = (0..u64::BITS).filter(|cpu| all >> cpu & 1 == 1).collect();
+        let here = Demand { cpus: Some(cpus), ..demand.clone() };
+        self.fit(id, &here).or_else(|| self.fit(id, demand))
     }
 
     /// Gives a place back; who had it.
@@ -313,9 +381,12 @@ impl Plan {
             _ if !placed.fits => {}
             Taken::Parts(planner) => planner.remove(id.into()),
             Taken::Ranked(ranked) => ranked.remove(id.into()),
-            Taken::Whole(flows) => {
-                let of = self.ground.index(placed.at.domain).and_then(|index| flows.get_mut(index));
-                of.map(|flow| flow.remove(id.into()));
+            Taken::Whole(domains) => {
+                let number = placed.at.domain;
+                let index = self.ground.index(number);
+                if index.is_some_and(|index| domains[index].remove(id.into())) {
+                    self.shift(number);
+                }
             }
         }
         Some(placed)
@@ -323,7 +394,7 @@ impl Plan {
 
     /// Where the demand would fit, if it would.
     pub fn trial(&self, demand: &Demand) -> Option<Place> {
-        self.taken.clone().take(&self.ground, TRIAL, demand)
+        self.taken.clone().take(&self.ground, TRIAL, demand, None).map(|taking| taking.at)
     }
 
     /// The greatest load with this demand's affinity that fits; of one that does not fit itself.
@@ -408,7 +479,7 @@ impl Plan {
     fn beside(&self, demand: &Demand, at: Option<&Place>) -> Place {
         let machine = &self.ground.machine;
         let online = machine.online();
-        let whole = |domain, cpus| Place { domain, cpus, split: None };
+        let whole = |domain, cpus| Place { domain, cpus, apart: false, split: None };
         if let Taken::Ranked(ranked) = &self.taken
             && demand.hard
         {
@@ -421,7 +492,7 @@ impl Plan {
                 .cloned()
                 .unwrap_or_else(|| whole(self.ground.number(0), machine.mask(&[cpu])));
         }
-        // Under another policy its domain may be no more.
+        // Under another policy its domain may be no more, and a CPU apart serves who fits.
         let there = |at: &&Place| machine.domain_cpus(at.domain) & at.cpus == at.cpus;
         if let Some(at) = at.filter(|at| at.cpus & online != 0).filter(there) {
             return whole(at.domain, at.cpus);

@@ -16,7 +16,7 @@
  *   rests_until(sv)        when the next budget begins; 0: a part of this one is left
  *   over(sv)               above `now` it has run ahead of its bandwidth
  *   waits(sv)              it waits for time alone, unless it is given budget
- *   shuts_out(sv, cpus)    a thread bound to `cpus` may not always run
+ *   shuts_out(sv, cpus, narrow)  a thread bound to `cpus`, for ever not on `narrow`, is not for it
  *
  * each with `ob_<prefix>_` before it. Server policies and orders know of none of them; who makes or
  * moves a reservation describes its windows (ob_windows_describe).
@@ -104,10 +104,10 @@ OB_INLINE u64 ob_place_waits(ob_server_p sv)
 	return 0;
 }
 
-OB_FN u64 ob_place_shuts_out(ob_server_p sv OB_ARG, u64 cpus)
+OB_FN u64 ob_place_shuts_out(ob_server_p sv OB_ARG, u64 cpus, u64 narrow)
 {
 	switch (sv->place) {
-#define X(NAME, prefix, moves) OB_PLACE_ANSWER(NAME, ob_##prefix##_shuts_out(sv, cpus))
+#define X(NAME, prefix, moves) OB_PLACE_ANSWER(NAME, ob_##prefix##_shuts_out(sv, cpus, narrow))
 		OB_PLACES(X)
 #undef X
 	}

@@ -111,14 +111,19 @@ OB_INLINE void ob_whole_unbegin(ob_server_p sv)
 {
 }
 
-OB_INLINE u64 ob_whole_shuts_out(ob_server_p sv, u64 cpus)
+/* Admission has divided it among all CPUs that serve it: bound to some of them it could ask more of
+ * these than they have. */
+OB_INLINE u64 ob_whole_shuts_out(ob_server_p sv, u64 cpus, u64 narrow)
 {
-	return !(sv->cpus & cpus);
+	return !(sv->cpus & cpus) || (sv->cpus & narrow);
 }
 
 OB_INLINE void ob_whole_count(ob_p ob, ob_server_p sv, u32 by)
 {
-	sv->domain->uncounted += by;
+	if (sv->apart)
+		ob_cpu(ob, ob_lowest(sv->cpus | OB_BIT(63)))->apart += by;
+	else
+		sv->domain->uncounted += by;
 }
 
 OB_INLINE void ob_whole_leave(ob_p ob, ob_server_p sv)

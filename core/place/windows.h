@@ -187,7 +187,7 @@ OB_INLINE void ob_windows_unbegin(ob_server_p sv)
 	sv->windows.unbegun = !sv->windows.leg && sv->windows.cycle > sv->release;
 }
 
-OB_INLINE u64 ob_windows_shuts_out(ob_server_p sv, u64 cpus)
+OB_INLINE u64 ob_windows_shuts_out(ob_server_p sv, u64 cpus, u64 narrow)
 {
 	u32 i;
 

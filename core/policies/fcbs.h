@@ -20,7 +20,7 @@ OB_FN void ob_fcbs_release(ob_p ob OB_ARG, ob_server_p sv OB_ARG, u64 now)
 	/* Who has just marked a job may be about to sleep: the bonus is for one that is there. A
 	 * split reservation takes none: its window may end before the bonus was due, and staying
 	 * longer in it would delay whom its CPU was promised to in between. */
-	if (d->bonus > 0 && !sv->marked && !ob_place_moves(sv)) {
+	if (d->bonus > 0 && !sv->marked && !ob_place_moves(sv) && !sv->apart) {
 		s64 left = d->bonus - (s64)(now - d->bonus_since);
 
 		if (left > 0) {
@@ -51,8 +51,9 @@ OB_INLINE s64 ob_fcbs_settle(ob_server_p sv, u64 now)
 		sv->e += sv->saved_e;
 		sv->s = sv->saved_s;
 	}
-	/* Budget with a deadline that has passed is time that has passed too. */
-	return deadline > now ? left : 0;
+	/* Budget with a deadline that has passed is time that has passed too. What is left on a CPU
+	 * apart is no use on others. */
+	return deadline > now && !sv->apart ? left : 0;
 }
 
 /* Keeps `left` as the domain's bonus. */

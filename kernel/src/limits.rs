@@ -100,7 +100,7 @@ mod tests {
     }
 
     fn yes(_: &Demand) -> Result<Place, Box<Refusal>> {
-        Ok(Place { domain: 0, cpus: 1, split: None })
+        Ok(Place { domain: 0, cpus: 1, apart: false, split: None })
     }
 
     #[test]

@@ -35,7 +35,8 @@ pub struct Scheduler<'a> {
 
 /// A place's part of a reservation's terms.
 fn terms(place: &Place) -> ob_terms {
-    let terms = ob_terms { cpus: place.cpus, domain: place.domain, ..Default::default() };
+    let (cpus, domain, apart) = (place.cpus, place.domain, place.apart.into());
+    let terms = ob_terms { cpus, domain, apart, ..Default::default() };
     match &place.split {
         None => terms,
         Some(s) => onbeat_core::split(terms, s.window, s.postponed, &s.shares),

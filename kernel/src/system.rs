@@ -10,8 +10,6 @@ use std::os::fd::{AsFd, OwnedFd};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
-use crate::machine::MAX_CPUS;
-
 /// A process, or one thread of it, that is watched: its number cannot come to mean another one unnoticed.
 #[derive(Debug)]
 pub struct Watch {
@@ -130,12 +128,16 @@ impl System for Proc {
                 Err(e) if tid as u32 == pid => return Err(e),
                 Err(_) => continue, // it ended meanwhile
             };
-            note_status(&String::from_utf8_lossy(&status), &mut facts);
+            let status = String::from_utf8_lossy(&status);
+            note_status(&status, &mut facts);
+            if tid as u32 == thread.unwrap_or(pid) {
+                facts.cpus = affinity(&status);
+            }
         }
-        let number = Pid::from_raw(thread.unwrap_or(pid) as i32);
-        let cpus = rustix::thread::sched_getaffinity(number)?;
-        facts.cpus =
-            (0..MAX_CPUS).filter(|c| cpus.is_set(*c as usize)).fold(0, |mask, c| mask | 1 << c);
+        // That thread has ended meanwhile.
+        if facts.cpus == 0 {
+            return Err(io::ErrorKind::NotFound.into());
+        }
         Ok(facts)
     }
 
@@ -242,6 +244,13 @@ fn note_status(status: &str, facts: &mut Facts) {
     }
 }
 
+/// CPUs below 64 that a thread may use by /proc/PID/status, those off line, too.
+fn affinity(status: &str) -> u64 {
+    let words = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed:"));
+    let words = words.unwrap_or("").trim().rsplit(',').take(2).enumerate();
+    words.fold(0, |mask, (at, word)| mask | u64::from_str_radix(word, 16).unwrap_or(0) << (32 * at))
+}
+
 /// Looks at one line of /proc/PID/stat (proc(5): field 2 name, 9 flags, 41 policy).
 fn note_class(stat: &str, tid: i32, above: &mut Above) {
     const KERNEL_THREAD: u64 = 0x0020_0000;
@@ -282,6 +291,14 @@ fn deadline_bandwidth(tid: i32) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_threads_cpus_are_read_with_those_off_line() {
+        assert_eq!(affinity("Name:\tx\nCpus_allowed:\tf\nCpus_allowed_list:\t0-3\n"), 0b1111);
+        assert_eq!(affinity("Cpus_allowed:\t1,00000002,80000001\n"), 0x2_8000_0001);
+        assert_eq!(affinity("Cpus_allowed:\tffffffff,ffffffff\n"), u64::MAX);
+        assert_eq!(affinity("Name:\tx\n"), 0);
+    }
 
     #[test]
     fn this_process_is_known_and_watched() {

@@ -8,8 +8,8 @@ use std::process::{Child, Command};
 use std::time::{Duration, Instant};
 
 use guest::{
-    Facts, burn, child, consumed, fact, finish, kill, part, scheduler, signal, soon, spin, start,
-    state,
+    Facts, burn, child, consumed, fact, finish, kill, part, pin, pin_to, scheduler, signal, soon,
+    spin, start, state,
 };
 use onbeat_client::{Params, Service};
 use onbeat_model::protocol::{Request, Reservation, Response};
@@ -45,8 +45,9 @@ fn a_user_s_reservations_that_spin_take_the_user_s_share_and_a_fair_part_of_the_
     for had in figures("tiny-hogs") {
         assert!(had >= 0.46, "best effort had {had} of two CPUs in a second");
     }
+    // Of the rest a half if both are demoted in turn, a third if the share pays for one of them all the time.
     for had in figures("tiny-user") {
-        assert!((1.4..1.54).contains(&had), "the user had {had}");
+        assert!((1.3..1.54).contains(&had), "the user had {had}");
     }
 }
 
@@ -62,6 +63,17 @@ fn a_huge_budget_beside_a_tiny_one_makes_nobody_late_and_takes_no_more_either() 
     }
     for (had, root) in figures("huge-hogs").into_iter().zip(figures("huge-root")) {
         assert!(had >= (1.0 - root) / 2.0 - 0.06, "best effort had {had}, root {root}");
+    }
+}
+
+#[test]
+fn who_binds_itself_to_one_of_its_cpus_makes_nobody_late_who_has_it() {
+    assert_eq!(facts()["bound-granted"], "1");
+    assert_eq!(facts()["bound-late"], "0", "owed jobs of root's");
+    assert!(facts()["bound-jobs"].parse::<u64>().unwrap() > 100);
+    // It is best effort there, and has what root's leaves.
+    for had in figures("bound-user") {
+        assert!(had <= 0.25, "the user had {had} of the CPU");
     }
 }
 
@@ -87,6 +99,7 @@ fn in_the_guest() {
     fact("loaded", begin.elapsed().as_secs_f32());
     tiny();
     huge();
+    bound();
     signal(&service, libc::SIGTERM);
     finish(service);
     rest();
@@ -205,6 +218,33 @@ fn huge() {
     kill(&roots);
     end(user, &theirs);
     kill(&hogs);
+}
+
+/// Root has 17 ms in 20 of CPU 0, a user as much of both CPUs.
+fn bound() {
+    let mut service = Service::connect().unwrap();
+    let (begin, mut job) = (Instant::now(), 0);
+    let root = child(|| {
+        if job == 0 {
+            pin(0);
+        }
+        job += 1;
+        let next = Duration::from_millis(200 + 20 * job);
+        std::thread::sleep(next.saturating_sub(begin.elapsed()));
+        spin(Duration::from_micros(16_500));
+    });
+    std::thread::sleep(Duration::from_millis(100));
+    service.reserve(root as u32, "root", &Params::new(17 * MS, 20 * MS)).unwrap();
+    let (user, theirs) = users(&[(17 * MS, 20 * MS)], 1);
+    fact("bound-granted", theirs.len());
+    let theirs = pids(&theirs);
+    theirs.iter().for_each(|pid| pin_to(*pid, 0));
+    watch(3, &[("bound-user", theirs.clone())]);
+    let mine: Vec<Reservation> = held().into_iter().filter(|r| r.uid == 0).collect();
+    fact("bound-jobs", mine.iter().map(|r| r.jobs).sum::<u64>());
+    fact("bound-late", mine.iter().map(|r| r.owed_late).sum::<u64>());
+    kill(&[root]);
+    end(user, &theirs);
 }
 
 fn rest() {

@@ -34,6 +34,7 @@ fn waiting(n: usize, kind: u32) -> (Core, u64) {
                 kind,
                 order: ffi::OB_ORDER_EDF,
                 marks: false,
+                apart: false,
                 split: None,
             },
         );

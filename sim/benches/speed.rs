@@ -59,6 +59,7 @@ fn engine(kind: u32, detail: Detail, overruns: bool) -> Engine {
                 kind,
                 order: ffi::OB_ORDER_EDF,
                 marks: false,
+                apart: false,
                 split: None,
             },
         );

@@ -41,6 +41,8 @@ pub struct Reservation {
     pub order: u32,
     /// The program marks its jobs.
     pub marks: bool,
+    /// Its CPU, one of several of its domain, serves only such as it.
+    pub apart: bool,
     /// It is split over CPUs, whose domains are theirs alone; the first is `domain`'s.
     pub split: Option<Split>,
 }
@@ -57,6 +59,7 @@ impl Reservation {
             marks: self.marks.into(),
             cpus: self.cpus,
             domain: self.domain,
+            apart: self.apart.into(),
             ..Default::default()
         };
         match &self.split {
@@ -229,8 +232,18 @@ impl Core {
     pub fn affinity(&mut self, i: usize, cpus: u64, now: u64) {
         let task = self.task(i);
         unsafe { ffi::onbeat_unqueue(self.ob(), task) }
-        self.tasks[i].cpus = cpus;
+        (self.tasks[i].cpus, self.tasks[i].may) = (cpus, cpus);
         self.ready(i, now);
+    }
+
+    /// Task `i`, which waits or sleeps, may run on these CPUs for the time being, whatever its affinity.
+    pub fn hold(&mut self, i: usize, cpus: u64, now: u64) {
+        let (task, waits) = (self.task(i), self.waits(i));
+        unsafe { ffi::onbeat_unqueue(self.ob(), task) }
+        self.tasks[i].cpus = cpus;
+        if waits {
+            self.ready(i, now);
+        }
     }
 
     /// Task `i`, which runs nowhere, sleeps.

@@ -113,6 +113,7 @@ impl World<'_> {
                 kind: self.kind,
                 order: self.order,
                 marks: false,
+                apart: false,
                 split: self.plan.and_then(|plan| self.split(&plan[i])),
             };
             core.reserve(i, &reservation);

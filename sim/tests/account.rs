@@ -47,6 +47,7 @@ fn play(
             kind: kind.unwrap() as u32,
             order: policy.order.number(),
             marks: false,
+            apart: false,
             split: None,
         };
         core.reserve(i, &reservation);

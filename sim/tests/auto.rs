@@ -43,7 +43,18 @@ fn engine(times: &[u64], apart: u64, budget: u64, period: u64) -> Engine {
     let kind = Server::ALL.iter().position(|s| s.name() == "cbs-hard").unwrap() as u32;
     (0..2).for_each(|i| core.init_task(i, 1, NICE_0));
     let (deadline, cpus, domain, order, marks, split) = (period, 1, 0, 0, false, None);
-    let r = Reservation { budget, period, deadline, cpus, domain, kind, order, marks, split };
+    let r = Reservation {
+        budget,
+        period,
+        deadline,
+        cpus,
+        domain,
+        kind,
+        order,
+        marks,
+        apart: false,
+        split,
+    };
     core.reserve(0, &r);
     let (first, delays, times) = (FIRST, vec![], times.into());
     let jobs = Load::Jobs { first, period: apart, delays, deadline: apart, times, marks };

@@ -58,6 +58,7 @@ fn reservation(task: &Task, order: u32, server: &str) -> Reservation {
         kind: kind(server),
         order,
         marks: true,
+        apart: false,
         split: None,
     }
 }

@@ -45,6 +45,7 @@ fn longest_wait_under(
                 kind: kind.expect("a policy") as u32,
                 order: ffi::OB_ORDER_EDZL,
                 marks: false,
+                apart: false,
                 split: None,
             },
         );

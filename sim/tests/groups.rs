@@ -26,6 +26,7 @@ fn reservation(budget: u64, period: u64, server: &str, order: u32) -> Reservatio
         kind: kind(server),
         order,
         marks: false,
+        apart: false,
         split: None,
     }
 }

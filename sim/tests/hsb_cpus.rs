@@ -33,6 +33,7 @@ fn reservation(budget: u64, period: u64, cpus: u64) -> Reservation {
         kind: hard.unwrap() as u32,
         order: ffi::OB_ORDER_HSB,
         marks: false,
+        apart: false,
         split: None,
     }
 }

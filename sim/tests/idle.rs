@@ -37,6 +37,7 @@ fn reservation((tens, share, _, cpus): Task, policy: &CorePolicy) -> Reservation
         kind: kind.unwrap() as u32,
         order: policy.order.number(),
         marks: false,
+        apart: false,
         split: None,
     }
 }

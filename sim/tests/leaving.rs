@@ -17,11 +17,12 @@ fn system(kind: usize) -> Core {
             budget: 10 * MS,
             period: 20 * MS,
             deadline: 20 * MS,
-            cpus: 0b11,
+            cpus: 0b10,
             domain: 0,
             kind: kind as u32,
             order: ffi::OB_ORDER_EDF,
             marks: false,
+            apart: false,
             split: None,
         },
     );

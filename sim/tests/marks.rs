@@ -29,6 +29,7 @@ fn ends(kind: usize, tasks: &[Job]) -> Vec<Vec<u64>> {
                 kind: kind as u32,
                 order: ffi::OB_ORDER_EDF,
                 marks: true,
+                apart: false,
                 split: None,
             },
         );
@@ -86,6 +87,7 @@ fn what_a_program_does_while_it_starts_up_gives_its_first_job_no_deadline() {
                 kind: kind as u32,
                 order: ffi::OB_ORDER_EDF,
                 marks: true,
+                apart: false,
                 split: None,
             },
         );
@@ -113,6 +115,7 @@ fn split() -> Core {
             kind: ffi::OB_KIND_CBS,
             order: ffi::OB_ORDER_EDF,
             marks: true,
+            apart: false,
             split: Some(Split { window: 10 * MS, postponed: false, shares }),
         },
     );

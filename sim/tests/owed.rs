@@ -62,6 +62,7 @@ fn counted(
                 kind: kind.unwrap() as u32,
                 order: ffi::OB_ORDER_EDF,
                 marks: false,
+                apart: false,
                 split: None,
             },
         );

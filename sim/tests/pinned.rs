@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Threads bound to a CPU that cannot give them what they have reserved fall behind for ever. Once they are free they may
-//! not make up for all of it at the expense of others.
+//! Threads on a CPU that cannot give them what they have reserved: those that bind themselves to it are best effort, and
+//! those that are held there fall behind. Once they are free they may not make up for all of it at others' expense.
 
 mod common;
 
@@ -9,6 +9,7 @@ use std::path::Path;
 use common::policy;
 use onbeat_core::ffi;
 use onbeat_model::metrics::detailed;
+use onbeat_model::policy::{CORE, CorePolicy, Sets};
 use onbeat_model::taskset::{Overheads, TaskSet};
 use onbeat_sim::{Core, Detail, Engine, Load, NICE_0, Reservation};
 
@@ -18,14 +19,15 @@ const PERIOD: u64 = 20 * MS;
 const BUDGETS: [u64; 3] = [12 * MS, 12 * MS, 10 * MS];
 const WORK: u64 = 9_900_000;
 
-/// By how much the one with jobs was late, ns, when two others, bound to a CPU for eight seconds, are free again.
+/// By how much the one with jobs was late, ns, when two others, held on a CPU for eight seconds, are free again.
 fn late_beside(name: &str) -> u64 {
     let policy = policy(name);
     let kind = onbeat_core::server_policies().iter().position(|n| *n == policy.server.name());
     let order = if name.starts_with("g-edzl") { ffi::OB_ORDER_EDZL } else { ffi::OB_ORDER_EDF };
     let mut core = Core::new(2, policy.order.domains(2, 1), 50, MS, 4, 1 << 14);
     for (i, budget) in BUDGETS.into_iter().enumerate() {
-        core.init_task(i, if i < 2 { 1 } else { 3 }, NICE_0);
+        core.init_task(i, 3, NICE_0);
+        core.hold(i, if i < 2 { 1 } else { 3 }, 0);
         let terms = Reservation {
             budget,
             period: PERIOD,
@@ -35,6 +37,7 @@ fn late_beside(name: &str) -> u64 {
             kind: kind.unwrap() as u32,
             order,
             marks: false,
+            apart: false,
             split: None,
         };
         core.reserve(i, &terms);
@@ -49,15 +52,15 @@ fn late_beside(name: &str) -> u64 {
     engine.run(0, 8_000 * MS);
     assert_eq!(engine.core().server(2).misses, 0, "{name}: it has the other CPU");
     engine.change(|core, now| {
-        core.affinity(0, 3, now);
-        core.affinity(1, 3, now);
+        core.hold(0, 3, now);
+        core.hold(1, 3, now);
     });
     engine.run(0, 16_000 * MS);
     engine.core().server(2).tardiness_max
 }
 
 #[test]
-fn who_was_bound_to_a_full_cpu_and_is_free_again_makes_nobody_late() {
+fn who_was_held_on_a_full_cpu_and_is_free_again_makes_nobody_late() {
     for server in ["cbs", "cbs-hard", "cbs-slack", "cbs-predict"] {
         assert_eq!(late_beside(&format!("g-edzl+{server}")), 0, "{server}");
     }
@@ -67,6 +70,71 @@ fn who_was_bound_to_a_full_cpu_and_is_free_again_makes_nobody_late() {
 fn where_lateness_is_kept_for_long_it_does_so_these_neighbours_are_hostile() {
     // Global EDF isolates nobody, and keeps deadlines for the sake of its bounds.
     assert!(late_beside("g-edf+cbs-hard") > 1000 * MS);
+}
+
+/// 9 ms in 9.9 in two threads that may go everywhere, and 4.5 ms in 10 twice on the first CPU: all loads together are
+/// 1.81 of 1.9 CPUs, and by deadline the first has both for 4.5 ms.
+#[test]
+fn who_may_go_everywhere_makes_nobody_late_who_may_not() {
+    let task = |name: &str, ms: &str, period: &str, more: &str| {
+        format!(
+            "[[task]]\nname = \"{name}\"\nbudget = \"{ms}ms\"\nperiod = \"{period}ms\"\n{more}\n"
+        )
+    };
+    let here = "affinity = [0]\nwork = { constant = \"4.5ms\" }";
+    let text = format!(
+        "cpus = 2\nduration = \"1s\"\nbest_effort = {{ count = 2 }}\n{}{}{}",
+        task("one", "4.5", "10", here),
+        task("two", "4.5", "10", here),
+        task("wide", "9", "9.9", "threads = 2\nwork = { constant = \"20ms\" }"),
+    );
+    let set = TaskSet::from_bytes(text.as_bytes(), Path::new("set.toml")).unwrap();
+    let isolate = |p: &&&CorePolicy| p.order.isolates() && p.server.isolates();
+    for policy in CORE.iter().filter(|p| isolate(&p) && !p.order.key.ranks()) {
+        let run = onbeat_sim::simulate(&set, policy).unwrap();
+        let (_, tasks) = detailed(&run);
+        assert_eq!((tasks[0].owed_late, tasks[1].owed_late), (0, 0), "{}", policy.name);
+        assert!(tasks[0].owed >= 99, "{}", policy.name);
+    }
+}
+
+/// Two have 9 ms in 10 on two CPUs, and bind themselves to one of them.
+#[test]
+fn who_binds_itself_to_a_cpu_takes_it_from_nobody() {
+    for policy in CORE.iter().filter(|p| p.order.isolates() && p.server.isolates()) {
+        if policy.order.sets == Sets::Partitioned || policy.order.key.ranks() {
+            continue;
+        }
+        let kind = onbeat_core::server_policies().iter().position(|n| *n == policy.server.name());
+        let mut core = Core::new(3, 1, 50, MS, 4, 1 << 14);
+        for (i, cpus) in [0b110, 0b110, 0b001].into_iter().enumerate() {
+            core.init_task(i, if i < 2 { 0b010 } else { 0b111 }, NICE_0);
+            let terms = Reservation {
+                budget: 9 * MS,
+                period: 10 * MS,
+                deadline: 10 * MS,
+                cpus,
+                domain: 0,
+                kind: kind.unwrap() as u32,
+                order: policy.order.number(),
+                marks: false,
+                apart: i == 2,
+                split: None,
+            };
+            core.reserve(i, &terms);
+        }
+        // Another with the same CPUs keeps to its budget.
+        core.init_task(3, 0b111, NICE_0);
+        let (times, period) = (vec![9 * MS; 100], 10 * MS);
+        let jobs =
+            Load::Jobs { first: 0, period, delays: vec![], deadline: period, times, marks: false };
+        let loads = vec![Load::Endless, Load::Endless, jobs, Load::Endless];
+        let mut engine = Engine::new(core, 3, loads, Overheads::default(), Detail::All);
+        engine.run(0, 1_000 * MS);
+        assert_eq!(engine.core().server(2).misses, 0, "{}", policy.name);
+        // They are best effort's: of CPU 1 they have half each, and no budget pays.
+        assert_eq!(engine.core().server(0).consumed + engine.core().server(1).consumed, 0);
+    }
 }
 
 /// A member waits for its group's budget, for longer than where its order isolates lateness is kept.

@@ -26,6 +26,7 @@ fn hogs(budgets: &[u64], server: &str) -> Engine {
             kind,
             order: 0,
             marks: false,
+            apart: false,
             split,
         };
         core.reserve(i, &at);
@@ -111,6 +112,7 @@ fn late_while_another_shrinks_and_grows(server: &str, seed: u64, jobs: usize) ->
             kind,
             order: 0,
             marks: false,
+            apart: false,
             split: None,
         };
         core.reserve(i, &at);

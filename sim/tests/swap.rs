@@ -43,6 +43,7 @@ fn terms(case: &Case, i: usize, policy: &CorePolicy) -> Reservation {
         kind: kind(policy.server),
         order: policy.order.number(),
         marks: task.marks,
+        apart: false,
         split,
     }
 }

@@ -30,6 +30,7 @@ fn running_under(kind: usize, budget: u64, share_permille: u32, at: u64) -> Core
             kind: kind as u32,
             order: ffi::OB_ORDER_EDF,
             marks: false,
+            apart: false,
             split: None,
         },
     );

@@ -24,6 +24,7 @@ fn reservation(period: u64, budget: u64, kind: u32, order: u32) -> Reservation {
         kind,
         order,
         marks: false,
+        apart: false,
         split: None,
     }
 }

@@ -41,6 +41,7 @@ fn play_with(
             kind,
             order: ffi::OB_ORDER_EDF,
             marks: false,
+            apart: false,
             split: (i == 2).then_some(Split { window: 15 * MS, postponed, shares }),
         };
         core.reserve(i, &reservation);

@@ -60,7 +60,7 @@ fn six_movies_fit_on_four_cpus_and_a_seventh_is_told_what_would() {
     let mut b = book(4, share(1, 20), Domains::Global, Fit::First);
     for id in 0..6 {
         let place = b.admit(id, &demand(25 * MS, 41 * MS)).unwrap();
-        assert_eq!(place, Place { domain: 0, cpus: 0b1111, split: None });
+        assert_eq!(place, Place { domain: 0, cpus: 0b1111, apart: false, split: None });
     }
     // 4 × 19/20 − 6 × 25/41 = 29/205 of a CPU is left.
     let refusal = b.test(&demand(25 * MS, 41 * MS)).unwrap_err();
@@ -98,8 +98,10 @@ fn affinity_counts_against_the_cpus_named_only() {
     b.admit(1, &on(&[0], 3, 4)).unwrap();
     assert_eq!(b.test(&on(&[0], 1, 2)).unwrap_err().free, share(1, 4));
     b.admit(2, &on(&[1], 1, 2)).unwrap();
-    // 3/4 is free in all, and one that may move can use it in turn.
-    b.admit(3, &demand(3, 4)).unwrap();
+    // 3/4 is free in all, but nobody could have it in one piece.
+    assert_eq!(b.test(&demand(3, 4)).unwrap_err().free, share(1, 2));
+    b.admit(3, &demand(1, 2)).unwrap();
+    assert_eq!(b.place_of(3).map(|at| (at.cpus, at.apart)), Some((0b10, true)));
     let refusal = b.admit(4, &on(&[5], 1, 100)).unwrap_err();
     assert!(refusal.reason.contains("on line"), "{}", refusal.reason);
     assert!(refusal.holders.is_empty());
@@ -113,7 +115,7 @@ fn clusters_are_separate_queues() {
     assert_eq!(b.admit(2, &demand(3, 4)).unwrap().cpus, 0b1100);
     assert_eq!(
         b.admit(3, &on(&[0, 1], 1, 4)).unwrap(),
-        Place { domain: 0, cpus: 0b0011, split: None }
+        Place { domain: 0, cpus: 0b0011, apart: false, split: None }
     );
     assert!(b.admit(4, &on(&[0, 1], 1, 1000)).is_err());
 }
@@ -163,7 +165,7 @@ fn what_no_longer_fits_after_a_cpu_went_is_said() {
     machine.offline(0);
     let mut after = Admission::new(machine);
     let moved: Vec<_> = b.granted().map(|(id, p)| (id, after.keep(id, &p.demand, &p.at))).collect();
-    let one = Place { domain: 1, cpus: 0b10, split: None };
+    let one = Place { domain: 1, cpus: 0b10, apart: false, split: None };
     assert!(moved.iter().all(|(_, (at, _))| *at == one));
     assert_eq!(moved.iter().map(|(_, (_, fits))| *fits).collect::<Vec<_>>(), [true, false, true]);
     assert_eq!(after.reserved(), share(1, 1));

@@ -6,7 +6,7 @@ use onbeat_model::policy::CorePolicy;
 use onbeat_model::rank::Rank;
 use onbeat_model::taskset::{Part, TaskCopy, TaskSet};
 
-use super::{Demand, Place, Plan};
+use super::{Demand, Place, Placed, Plan};
 use crate::machine::Machine;
 
 /// What is placed.
@@ -32,9 +32,9 @@ pub struct Item {
 }
 
 impl Item {
-    /// Whether each of its members may use a CPU of that place.
+    /// Whether each of its members may use all CPUs of that place.
     pub fn holds(&self, at: &Place) -> bool {
-        self.members.iter().all(|cpus| cpus & at.cpus != 0)
+        self.members.iter().all(|cpus| at.cpus & !cpus == 0)
     }
 }
 
@@ -86,7 +86,11 @@ pub fn items(set: &TaskSet, machine: &Machine) -> Vec<Item> {
             .into_iter()
             .filter(|domain| members.iter().all(|cpus| cpus & domain != 0))
             .fold(0, |sum, domain| sum | (domain & all));
+        // Where all may use the same CPUs the group is to be there: bound to one of several its budget would count on
+        // all of them.
+        let within = |cpus: u64| members.iter().fold(cpus, |common, member| common & member);
         let cpus = if common == 0 { all } else { common };
+        let cpus = if within(cpus) == 0 { cpus } else { within(cpus) };
         let everywhere = cpus == u64::MAX >> (u64::BITS - set.cpus);
         let list = || (0..set.cpus).filter(|cpu| cpus >> cpu & 1 == 1).collect();
         let demand = Demand {
@@ -127,8 +131,14 @@ impl Seats {
 
     /// Places in `plan` those of [`items`] that `here` says.
     fn fill(&mut self, set: &TaskSet, plan: &mut Plan, here: impl Fn(Of) -> bool) {
+        let mut placed = Vec::new();
         for item in items(set, plan.machine()).into_iter().filter(|item| here(item.of)) {
-            let (at, fits) = plan.place(item.id, &item.demand);
+            plan.place(item.id, &item.demand);
+            placed.push(item);
+        }
+        // One that comes later may have changed where others are.
+        for item in placed {
+            let Some(Placed { at, fits, .. }) = plan.get(item.id).cloned() else { continue };
             let seat = Seat { fits: fits && item.holds(&at), at };
             match item.of {
                 Of::Group(group) => self.groups[group] = Some(seat),
@@ -265,20 +275,16 @@ mod tests {
         };
         let layout = laid(&set(&two("[2, 3]")), Order::PARTITIONED_EDF);
         assert_eq!(cpus(&layout.groups[0]), (0b100, true));
-        // In the cluster of 2 and 3 each has a CPU.
+        // In the cluster of 2 and 3 there is one CPU for both.
         let layout = laid(&set(&two("[2, 3]")), Order::CLUSTERED_EDF);
         let all: Vec<_> = layout.copies.iter().flatten().map(cpus).collect();
-        assert_eq!(
-            (cpus(&layout.groups[0]), all),
-            ((0b1100, true), vec![(0b100, true), (0b1100, true)])
-        );
+        assert_eq!((cpus(&layout.groups[0]), all), ((0b100, true), vec![(0b100, true); 2]));
         // No CPU is for both.
         let layout = laid(&set(&two("[3]")), Order::PARTITIONED_EDF);
         assert!(!layout.groups[0].fits);
         assert!(layout.copies.iter().flatten().any(|seat| !seat.fits));
         let layout = laid(&set(&two("[3]")), Order::GLOBAL_EDF);
-        let all: Vec<_> = layout.copies.iter().flatten().map(cpus).collect();
-        assert_eq!(all, [(0b110, true), (0b1000, true)]);
+        assert!(!layout.groups[0].fits);
     }
 
     #[test]
@@ -309,10 +315,9 @@ mod tests {
             let orders: Vec<Order> = Order::all().collect();
             let order = orders[which.index(orders.len())];
             let mut plan = Plan::new(Machine::under(order, 4, set.clusters, Fraction::from_integer(0)));
-            let mut copies = Vec::new();
             for (id, copy) in (0..).zip(set.copies()) {
                 let spec = copy.spec;
-                let (at, fits) = plan.place(id, &Demand {
+                plan.place(id, &Demand {
                     name: copy.name(),
                     budget: spec.budget.unwrap(),
                     period: spec.period,
@@ -320,8 +325,9 @@ mod tests {
                     cpus: spec.affinity.clone(),
                     hard: false,
                 });
-                copies.push(Some(Seat { at, fits }));
             }
+            let seat = |(_, placed): (u32, &Placed)| Some(Seat { at: placed.at.clone(), fits: placed.fits });
+            let copies = plan.placed().map(seat).collect();
             prop_assert_eq!(laid(&set, order), Layout { groups: vec![], copies });
         }
     }

@@ -103,7 +103,12 @@ impl Ranked {
             return None;
         }
         self.soft.insert(key, load);
-        Some(Place { domain: ground.number(0), cpus: ground.machine.mask(&cpus), split: None })
+        Some(Place {
+            domain: ground.number(0),
+            cpus: ground.machine.mask(&cpus),
+            apart: false,
+            split: None,
+        })
     }
 
     fn take_hard(&mut self, ground: &Ground, key: u64, demand: &Demand) -> Option<Place> {
@@ -118,7 +123,7 @@ impl Ranked {
             if self.all.serve(key, &[cpu], load) == load {
                 self.above.insert(key, load);
                 let cpus = ground.machine.mask(&[cpu]);
-                return Some(Place { domain: ground.number(0), cpus, split: None });
+                return Some(Place { domain: ground.number(0), cpus, apart: false, split: None });
             }
             self.all.remove(key);
             self.hard.remove(key);

@@ -18,7 +18,7 @@ fn machine(order: Order, cpus: u32) -> Machine {
 }
 
 fn whole(domain: u32, cpus: u64) -> Place {
-    Place { domain, cpus, split: None }
+    Place { domain, cpus, apart: false, split: None }
 }
 
 /// A machine of any order, and what is asked of it: more than fits, mostly.

@@ -60,9 +60,10 @@ pub fn admit(set: &TaskSet, policy: &Policy) -> Result<Admitted> {
                     Of::Copy(copy) => set.part_of(copies[copy].spec),
                 }
         };
-        let asked: Vec<Item> = items(set, &machine).into_iter().filter(here).collect();
+        let wanted: Vec<Item> = items(set, &machine).into_iter().filter(here).collect();
         let mut admission = Admission::new(machine);
-        for item in asked {
+        let mut asked = Vec::new();
+        for item in wanted {
             let answer = admission.admit(item.id, &item.demand).map_err(|mut refusal| {
                 refusal.nearest = refusal.nearest.rounded();
                 refusal.to_string()
@@ -74,7 +75,12 @@ pub fn admit(set: &TaskSet, policy: &Policy) -> Result<Admitted> {
                 }
                 answer => answer,
             };
-            tasks.push((item.demand.name, answer));
+            asked.push((item, answer));
+        }
+        // One that comes later may have changed where others are served.
+        for (item, answer) in asked {
+            let now = |at: Place| admission.place_of(item.id).cloned().unwrap_or(at);
+            tasks.push((item.demand.name, answer.map(now)));
         }
         let unmarked = |task: &&TaskEntry| !task.marks && set.part_of(task) == number;
         blind |= of.server == Server::None && set.tasks.iter().any(|task| unmarked(&task));

@@ -106,6 +106,7 @@ s32 BPF_STRUCT_OPS_SLEEPABLE(onbeat_init_task, struct task_struct *p,
 	beats = t->beats;
 	ob_beats_clear(beats);
 	ob_task_make(t, p->pid, cpus_of(p), weight_of(p));
+	t->may = p->cpus_mask.bits[0];
 	t->beats = beats;
 	t->payload = p->scx.tid;
 	t->ran = p->se.sum_exec_runtime;

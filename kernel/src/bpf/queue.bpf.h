@@ -145,6 +145,7 @@ void BPF_STRUCT_OPS(onbeat_enqueue, struct task_struct *p, u64 enq_flags)
 				ob_mark(&shell->ob, t, now);
 			}
 		}
+		t->may = p->cpus_mask.bits[0];
 		ob_enqueue(&shell->ob, reservations(), t, cpus, now);
 		UNLOCK(fx);
 		effects_apply(&fx);

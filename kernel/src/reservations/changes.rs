@@ -4,6 +4,7 @@
 use std::time::{Duration, Instant};
 
 use onbeat_analysis::admission::Admission;
+use onbeat_analysis::plan::Placed;
 use onbeat_model::units::format_duration;
 
 use super::{Book, Held, State};
@@ -82,6 +83,20 @@ impl<E: Engine, S: System> Book<E, S> {
         }
         self.rooms[room].leaving.iter().for_each(|l| l.book(&mut admission));
         self.rooms[room].admission = admission;
+        self.rearrange(room);
+    }
+
+    /// Who comes, goes or grows may change the CPUs on which others of its set are served: the core is told.
+    pub(super) fn rearrange(&mut self, room: usize) {
+        let elsewhere = |(id, placed): (u32, &Placed)| {
+            let held = self.held.get(&id).filter(|held| held.guaranteed)?;
+            (held.place != placed.at).then(|| (id, placed.at.clone()))
+        };
+        let moved: Vec<_> = self.rooms[room].admission.granted().filter_map(elsewhere).collect();
+        for (id, place) in moved {
+            self.moves(id, &place);
+            self.held.get_mut(&id).expect("just read").place = place;
+        }
     }
 
     pub(super) fn mark(held: &mut Held, guaranteed: bool) -> Option<String> {

@@ -392,6 +392,7 @@ impl<E: Engine, S: System> Book<E, S> {
             let _ = self.engine.release(id); // it has no threads yet
             return Ok(Err(refusal));
         }
+        self.rearrange(room);
         Ok(Ok(id))
     }
 

@@ -206,8 +206,21 @@ impl<E: Engine, S: System> Book<E, S> {
                 "choose other CPUs, or another group",
             );
         }
+        // Bound to some of them it could ask more of these than the group has there.
+        let lacks = at.cpus & self.online & !cpus;
+        if lacks != 0 {
+            let there = name_cpus(&cpus_of(at.cpus & self.online));
+            return problem(
+                format!(
+                    "the group is served on {there}, and this may not use {}",
+                    name_cpus(&cpus_of(lacks))
+                ),
+                "make the group for CPUs that each member may use (`onbeat group add --cpus`), or change the process's \
+                 affinity (taskset)",
+            );
+        }
         // The group's own count, too, wherever it goes.
-        Ok(Place { domain: 0, cpus, split: None })
+        Ok(Place { domain: 0, cpus, apart: false, split: None })
     }
 
     /// Core's number of the order over the members of `group`, or over all that is in none.

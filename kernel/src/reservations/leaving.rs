@@ -115,6 +115,7 @@ impl<E: Engine, S: System> Book<E, S> {
                 admission.release(over.key);
             }
         }
+        (0..self.rooms.len()).for_each(|room| self.rearrange(room));
     }
 
     /// Those of a user that are still booked at that time.

@@ -88,7 +88,7 @@ impl<E: Engine, S: System> Book<E, S> {
             budget: servers.budget,
             period: servers.period,
             deadline: servers.period,
-            place: Place { domain: 0, cpus, split: None },
+            place: Place { domain: 0, cpus, apart: false, split: None },
             kind: kind(self.rooms[room].settings.hard()),
             order: self.order_within(within, room),
             marks: false,

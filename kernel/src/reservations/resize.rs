@@ -98,6 +98,7 @@ impl<E: Engine, S: System> Book<E, S> {
         if let Some(said) = said {
             self.note(Some(user), said);
         }
+        self.rearrange(room);
         Ok(Response::Granted { id, policy, cpus })
     }
 
@@ -108,7 +109,7 @@ impl<E: Engine, S: System> Book<E, S> {
         };
         let Some((_, demand)) = held.later.take_if(|(at, _)| Instant::now() >= *at) else { return };
         let (place, fits) = self.rooms[held.room].admission.keep(id, &demand, &held.place);
-        let moved = place != held.place;
+        let (moved, room) = (place != held.place, held.room);
         (held.demand, held.place) = (demand, place.clone());
         let (user, said) = (held.record.uid, Self::mark(held, fits));
         if let Some(said) = said {
@@ -117,10 +118,11 @@ impl<E: Engine, S: System> Book<E, S> {
         if moved {
             self.moves(id, &place);
         }
+        self.rearrange(room);
     }
 
     /// Reservation `id` is served elsewhere.
-    fn moves(&mut self, id: u32, place: &Place) {
+    pub(super) fn moves(&mut self, id: u32, place: &Place) {
         let rate = self.rate_of(self.held[&id].record.uid);
         if let Err(e) = self.engine.place(id, place, rate) {
             self.note(None, format!("reservation {id} cannot be moved: {e:#}"));

@@ -208,11 +208,16 @@ pub fn consumed(pids: &[i32]) -> u64 {
 
 /// Stays on one CPU from now on.
 pub fn pin(cpu: usize) {
+    pin_to(0, cpu);
+}
+
+/// Binds a thread to a CPU; 0: this one.
+pub fn pin_to(tid: i32, cpu: usize) {
     // SAFETY: the set is plain data.
     unsafe {
         let mut set: libc::cpu_set_t = std::mem::zeroed();
         libc::CPU_SET(cpu, &mut set);
-        assert_eq!(libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &set), 0);
+        assert_eq!(libc::sched_setaffinity(tid, size_of::<libc::cpu_set_t>(), &set), 0);
     }
 }
 

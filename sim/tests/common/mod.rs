@@ -136,6 +136,7 @@ pub fn play(case: &Case, policy: &CorePolicy) -> Played {
                 kind: kind.unwrap() as u32,
                 order: policy.order.number(),
                 marks: task.marks,
+                apart: false,
                 split: None,
             };
             core.reserve(i, &reservation);

@@ -18,7 +18,17 @@ fn jobs(first: u64, period: u64, delays: &[u64], times: &[u64]) -> Load {
 }
 
 fn task(budget: u64, period: u64, honest: bool, threads: Vec<Load>) -> Task {
-    Task { home: 0, budget, period, honest, marks: false, threads, split: None }
+    Task {
+        home: 0,
+        budget,
+        period,
+        honest,
+        marks: false,
+        threads,
+        split: None,
+        at: None,
+        bound: None,
+    }
 }
 
 fn set(cpus: u32, best_effort: usize, tasks: Vec<Task>) -> Set {

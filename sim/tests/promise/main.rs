@@ -51,7 +51,7 @@ fn events(set: &Set, policy: &CorePolicy, detail: Detail) -> (Vec<Event>, u64) {
     // The first thread of a task carries its reservation, the others join it.
     let mut carrier = vec![None; set.tasks.len()];
     for (i, (of, _)) in threads.iter().enumerate() {
-        core.init_task(i, all, onbeat_sim::NICE_0);
+        core.init_task(i, set.tasks[*of].bound.unwrap_or(all), onbeat_sim::NICE_0);
         if let Some(first) = carrier[*of] {
             core.join(i, first);
             continue;
@@ -63,8 +63,9 @@ fn events(set: &Set, policy: &CorePolicy, detail: Detail) -> (Vec<Event>, u64) {
             budget: task.budget,
             period: task.period,
             deadline: task.period,
-            cpus: all,
+            cpus: task.at.map_or(all, |(cpus, _)| cpus),
             domain: task.home * queues / set.cpus,
+            apart: task.at.is_some_and(|(_, apart)| apart),
             kind: kind(if fcbs { "fcbs" } else { policy.server.name() }),
             order: policy.order.number(),
             marks: task.marks,
@@ -113,7 +114,7 @@ fn worst(set: &Set, policy: &CorePolicy) -> u64 {
 fn proved(set: &Set, policy: &CorePolicy) -> Option<u64> {
     if policy.order.sets != Sets::Global
         || !policy.order.key.heeds_laxity()
-        || set.tasks.iter().any(|t| t.threads.len() > 1)
+        || set.tasks.iter().any(|t| t.threads.len() > 1 || t.at.is_some())
     {
         return None;
     }
@@ -253,5 +254,16 @@ fn under_edzl(sets: u64, crowds: bool) {
         assert_eq!(equal.broken, 0, "{} ns late under {}, equal periods", equal.worst, equal.place);
         let any = play(1_000_000, sets, whole(false, crowds), &[policy]);
         assert!(any.worst <= 2 * MS, "{} ns late under {}", any.worst, any.place);
+    }
+}
+
+#[test]
+fn under_edzl_nor_where_some_may_use_some_cpus_only_and_others_bind_themselves() {
+    for policy in isolating(|order| order.sets != Sets::Partitioned && !order.key.ranks()) {
+        for (equal, most) in [(true, 0), (false, 2 * MS)] {
+            let make = |seed| sets::bound(seed, policy.order, equal, true);
+            let found = play(4_000_000, sets() / 25, make, &[policy]);
+            assert!(found.worst <= most, "{} ns late under {}", found.worst, found.place);
+        }
     }
 }

@@ -48,6 +48,10 @@ pub struct Task {
     pub marks: bool,
     pub threads: Vec<Load>,
     pub split: Option<Split>,
+    /// CPUs on which it is served, if not all of its queue, and whether that is one apart.
+    pub at: Option<(u64, bool)>,
+    /// CPUs to which its threads, all of them, have bound themselves after it was granted.
+    pub bound: Option<u64>,
 }
 
 impl Task {
@@ -143,6 +147,54 @@ pub fn split(seed: u64, worst_fit: bool, overruns: bool) -> Set {
     Set { cpus, tasks, best_effort, fcbs: None, users, rates, until: RELEASES * 2 }
 }
 
+/// A random set under `order` of which some may use some CPUs only, placed as the service places it; threads of hostile
+/// ones bind themselves to still fewer.
+pub fn bound(seed: u64, order: Order, equal: bool, crowds: bool) -> Set {
+    let mut random = Random::of(seed);
+    let cpus = random.between(2, 4) as u32;
+    let all = (1u64 << cpus) - 1;
+    let clusters = if cpus.is_multiple_of(2) { 2 } else { 1 };
+    let mut plan = Plan::new(Machine::under(order, cpus, clusters, Fraction::new(SHARE, 1000)));
+    let common = random.between(2, 60) * MS;
+    let mut tasks: Vec<(u32, Task)> = Vec::new();
+    for id in 0..random.between(u64::from(cpus) + 1, 4 * u64::from(cpus)) as u32 {
+        let part = random.between(50, 850);
+        let period = if equal { common } else { random.period() };
+        let mut budget = (period * part / 1000).max(100 * US);
+        let may = if random.one_in(2) { all } else { random.between(1, all) };
+        for _ in 0..3 {
+            let list = (0..cpus).filter(|cpu| may >> cpu & 1 == 1).collect();
+            let (name, cpus) = (String::new(), Some(list));
+            let demand = Demand { name, budget, period, deadline: period, cpus, hard: false };
+            let Some(place) = plan.fit(id, &demand) else {
+                budget = (budget / 2).max(1);
+                continue;
+            };
+            let honest = random.one_in(2);
+            let mut task = task(&mut random, place.domain, budget, period, honest);
+            if !crowds && task.threads.len() > 1 {
+                let load = alone(&mut random, budget, period, honest);
+                task.marks = matches!(load, Load::Jobs { marks: true, .. });
+                task.threads = vec![load];
+            }
+            if !honest && random.one_in(3) {
+                task.bound = Some(random.between(1, all));
+            }
+            tasks.push((id, task));
+            break;
+        }
+    }
+    // Those that came later may have changed where others are.
+    for (id, task) in &mut tasks {
+        let at = &plan.get(*id).expect("it fits").at;
+        (task.home, task.at) = (at.domain, Some((at.cpus, at.apart)));
+    }
+    let tasks: Vec<Task> = tasks.into_iter().map(|(_, task)| task).collect();
+    let best_effort = random.between(0, 4) as usize;
+    let (users, rates) = accounts(&mut random, cpus, tasks.len());
+    Set { cpus, tasks, best_effort, fcbs: None, users, rates, until: RELEASES * 2 }
+}
+
 /// Users of `tasks` tasks, and the rates of their accounts.
 fn accounts(random: &mut Random, cpus: u32, tasks: usize) -> (Vec<u32>, Vec<u64>) {
     let count = random.between(0, 3);
@@ -173,7 +225,7 @@ fn task(random: &mut Random, home: u32, budget: u64, period: u64, honest: bool) 
         }
         _ => vec![only],
     };
-    Task { home, budget, period, honest, marks, threads, split: None }
+    Task { home, budget, period, honest, marks, threads, split: None, at: None, bound: None }
 }
 
 /// The jobs of a reservation's only thread.
