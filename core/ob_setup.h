@@ -103,12 +103,25 @@ OB_FN u64 ob_server_make(ob_p ob OB_ARG, ob_server_p sv OB_ARG, ob_terms_p terms
 	return 1;
 }
 
+/* Whether `sv` has used up its budget and is to have the next one at a time that is set. */
+OB_INLINE int ob_server_awaits(ob_server_p sv)
+{
+	if (sv->due.at[OB_DUE_SPENT])
+		return !ob_policy_lends(sv);
+	return sv->due.at[OB_DUE_REFILL] && !sv->broke;
+}
+
 /* Reservation `sv`, which is not split, has `budget` ns in each `period` ns from its next one on:
  * what it has in the present one stays, so that no timer is void. A deadline that is the period
  * goes with it. */
 OB_FN void ob_server_resize(ob_p ob OB_ARG, ob_server_p sv OB_ARG, u64 budget, u64 period, u64 now)
 {
 	ob_server_dismiss(ob, sv);
+	/* Who waits for its next budget gets that when it would have, and D before its deadline. */
+	if (sv->deadline != sv->period && period < sv->period && ob_server_awaits(sv)) {
+		sv->s += sv->period - period;
+		sv->saved_s += sv->period - period;
+	}
 	if (sv->value == sv->budget)
 		sv->value = budget;
 	sv->budget = budget;

@@ -251,6 +251,9 @@ OB_FN void ob_ready(ob_p ob OB_ARG, ob_task_p t OB_ARG, u64 now)
 		ob_budget_check(ob, sv, now);
 	else if (!sv->awake++)
 		ob_server_rouse(ob, sv, now);
+	/* Who sleeps now and then would not be looked at otherwise. */
+	if (woke && ob_server_top(sv)->account)
+		ob_account_check(ob, ob_server_top(sv), now);
 	ob_thread_link(ob, sv, t, at_head);
 	if (sv->state == OB_RESTS) {
 		ob_patience_sync(ob, sv);

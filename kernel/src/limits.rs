@@ -11,6 +11,10 @@ use onbeat_model::units::{Fraction, HOUR, US};
 pub const BUDGET_MIN: u64 = 50 * US;
 /// Reservations an ordinary user may hold.
 pub const RESERVATIONS: usize = 64;
+/// Of these, groups: there are [`onbeat_core::ffi::OB_MAX_GROUPS`] for all.
+pub const GROUPS: usize = 8;
+/// Threads of a process that an ordinary user may reserve for: each is looked at.
+pub const THREADS: usize = 4096;
 
 /// Rounded up: what a user holds is rounded down.
 fn up(total: Fraction) -> Amount {

@@ -53,6 +53,8 @@ const IDLE_FRESH: Duration = Duration::from_millis(50);
 const TRIAL_MOST: Duration = Duration::from_secs(10);
 /// How often a program that creates threads meanwhile is looked through again.
 const LOOKS: usize = 100;
+/// And no new look begins after that.
+const LOOKING_MOST: Duration = Duration::from_secs(1);
 /// Longest time that a thread that could run may have to rest, ns: below the 10 s of the kernel's watchdog.
 const REST_MOST: u64 = 8_000_000_000;
 

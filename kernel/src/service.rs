@@ -35,6 +35,8 @@ const SILENCE: Duration = Duration::from_secs(10);
 const SWEEP: Duration = Duration::from_secs(1);
 /// Requests answered before others get their turn.
 const TURN: usize = 16;
+/// How long the requests of an ordinary user are answered before others get their turn; the last may take longer.
+const TIME_OF_A_USER: Duration = Duration::from_millis(5);
 
 /// The listening socket; its file goes when this does.
 #[derive(Debug)]
@@ -190,14 +192,21 @@ impl Client {
         self.unread = (!self.output.is_empty()).then(|| self.unread.unwrap_or_else(Instant::now));
     }
 
-    /// Answers the requests that are whole; whether more wait for another turn.
-    fn serve<E: Engine, S: System>(&mut self, book: &mut Book<E, S>) -> bool {
+    /// Answers the requests that are whole, as long as this user has had less than its time in this turn; whether more
+    /// wait for another turn.
+    fn serve<E: Engine, S: System>(&mut self, book: &mut Book<E, S>, had: &mut Turns) -> bool {
+        let uid = self.peer.uid;
         for _ in 0..TURN {
+            let had = had.entry(uid).or_default();
+            if uid != 0 && *had >= TIME_OF_A_USER {
+                break;
+            }
             if !self.output.is_empty() {
                 break; // an answer must be read before the next is worked out
             }
             let Some(line) = self.line() else { break };
-            self.silent = Instant::now();
+            let begin = Instant::now();
+            self.silent = begin;
             let answer = match parse_message::<Request>(&line) {
                 _ if line.len() as u64 > REQUEST_BYTES => too_long(),
                 Ok(request) => {
@@ -205,6 +214,7 @@ impl Client {
                     match book.answer_or_wait(self.peer, request, since.elapsed()) {
                         Ok(answer) => answer,
                         Err(wait) => {
+                            *had += begin.elapsed();
                             self.waits = Some((since, Instant::now() + wait));
                             self.input.splice(0..0, line.into_iter().chain([b'\n']));
                             return false;
@@ -218,6 +228,7 @@ impl Client {
             };
             self.say(&answer);
             self.write();
+            *had += begin.elapsed();
         }
         let whole = self.whole();
         if !whole && self.input.len() as u64 > REQUEST_BYTES {
@@ -239,6 +250,9 @@ impl Client {
     }
 }
 
+/// How long users have been served in one turn.
+type Turns = BTreeMap<u32, Duration>;
+
 fn error(message: &str, remedy: &str) -> Response {
     Response::Error { message: message.into(), remedy: remedy.into() }
 }
@@ -258,6 +272,8 @@ pub struct Service<E, S> {
     connections: u64,
     /// Some client has whole requests that wait for their turn.
     pending: bool,
+    /// The client that was the first in the last turn.
+    first: u64,
     /// When silent clients were last looked for.
     swept: Instant,
 }
@@ -272,6 +288,7 @@ impl<E: Engine, S: System> Service<E, S> {
             clients: BTreeMap::new(),
             connections: 0,
             pending: false,
+            first: 0,
             swept: Instant::now(),
         }
     }
@@ -305,9 +322,14 @@ impl<E: Engine, S: System> Service<E, S> {
             Err(e) => return Err(e).context("waiting for clients"),
         }
         let knock = !fds[1].revents().is_empty();
-        let ready: Vec<(u64, PollFlags)> =
+        let mut ready: Vec<(u64, PollFlags)> =
             who.into_iter().zip(fds[2..].iter().map(PollFd::revents)).collect();
         self.pending = false;
+        let mut had = Turns::new();
+        // Who is first in this turn is last in the next, lest one connection have all of its user's time.
+        let first = ready.iter().position(|(id, _)| *id > self.first).unwrap_or(0);
+        ready.rotate_left(first);
+        self.first = ready.first().map_or(0, |(id, _)| *id);
         for (id, flags) in ready {
             let client = self.clients.get_mut(&id).expect("it was just polled");
             if flags.contains(PollFlags::OUT) {
@@ -321,12 +343,12 @@ impl<E: Engine, S: System> Service<E, S> {
             {
                 client.read();
             }
-            self.pending |= client.serve(&mut self.book);
+            self.pending |= client.serve(&mut self.book, &mut had);
         }
         let now = Instant::now();
         let over = |c: &&mut Client| c.waits.is_some_and(|(_, until)| until <= now);
         for client in self.clients.values_mut().filter(over) {
-            self.pending |= client.serve(&mut self.book);
+            self.pending |= client.serve(&mut self.book, &mut had);
         }
         // It looks at all reservations: not after every request.
         let sweep = self.swept.elapsed() > SWEEP;

@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::MetadataExt;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
@@ -76,6 +77,11 @@ pub trait System {
     /// # Errors
     /// As [`System::facts`].
     fn threads(&self, pid: u32) -> io::Result<Vec<i32>>;
+    /// How many threads a process has.
+    ///
+    /// # Errors
+    /// As [`System::facts`].
+    fn crowd(&self, pid: u32) -> io::Result<usize>;
     /// Processes that descend from it, in no order, as far as their parents live.
     fn descendants(&self, pid: u32) -> Vec<u32>;
     /// Whose a thread is.
@@ -144,6 +150,11 @@ impl System for Proc {
     fn threads(&self, pid: u32) -> io::Result<Vec<i32>> {
         let entries = fs::read_dir(format!("/proc/{pid}/task"))?;
         Ok(entries.flatten().filter_map(|e| e.file_name().to_str()?.parse().ok()).collect())
+    }
+
+    fn crowd(&self, pid: u32) -> io::Result<usize> {
+        // Each has a folder in that one, whose links say how many there are without a look at them.
+        Ok(fs::metadata(format!("/proc/{pid}/task"))?.nlink().saturating_sub(2) as usize)
     }
 
     fn descendants(&self, pid: u32) -> Vec<u32> {
@@ -308,6 +319,12 @@ mod tests {
         let facts = Proc.facts(me, None).unwrap();
         assert!(facts.uids.contains(&rustix::process::getuid().as_raw()));
         assert!(!facts.kernel && facts.cpus != 0);
+        let (stop, waits) = std::sync::mpsc::channel::<()>();
+        let other = std::thread::spawn(move || waits.recv());
+        let crowd = Proc.crowd(me).unwrap();
+        assert!(crowd >= 2 && crowd.abs_diff(Proc.threads(me).unwrap().len()) < 100, "{crowd}");
+        drop(stop);
+        let _ = other.join().unwrap();
         let owner = Proc.owner(me as i32).unwrap();
         assert_eq!(
             (owner.pid, owner.uid, owner.alone),

@@ -20,6 +20,8 @@ struct Task {
     period: u64,
     work: u64,
     user: u32,
+    /// When its first job is released and how often, if not each period.
+    beat: Option<(u64, u64)>,
 }
 
 /// Plays for `seconds`, with users bound to `share` thousandths of all CPUs, beside `hogs` of best effort.
@@ -53,12 +55,13 @@ fn play(
         core.reserve(i, &reservation);
         let all = u64::from(CPUS) << ffi::OB_SHARE_BITS;
         core.account(i, task.user, if task.user > 0 { all * share / 1000 } else { 0 });
-        let jobs = (seconds * SECOND / task.period + 1) as usize;
+        let (first, every) = task.beat.unwrap_or((0, task.period));
+        let jobs = (seconds * SECOND / every + 1) as usize;
         loads.push(Load::Jobs {
-            first: 0,
-            period: task.period,
+            first,
+            period: every,
             delays: Vec::new(),
-            deadline: task.period,
+            deadline: every,
             times: vec![task.work; jobs],
             marks: false,
         });
@@ -116,7 +119,7 @@ fn soft() -> impl Iterator<Item = (&'static CorePolicy, &'static Others)> {
 }
 
 /// A tiny reservation that spins.
-const TINY: Task = Task { budget: 50_000, period: HOUR, work: HOUR, user: 1 };
+const TINY: Task = Task { budget: 50_000, period: HOUR, work: HOUR, user: 1, beat: None };
 
 #[test]
 fn a_user_s_tiny_reservations_that_spin_take_the_user_s_share_and_a_fair_part_of_the_rest() {
@@ -133,6 +136,22 @@ fn a_user_s_tiny_reservations_that_spin_take_the_user_s_share_and_a_fair_part_of
     }
 }
 
+/// Two that run for 0.39 of 0.8 ms in turn, so that neither runs for as long as an account goes unlooked at.
+#[test]
+fn who_sleeps_every_now_and_then_takes_no_more_either() {
+    let baton = |first| Task { work: 390_000, beat: Some((first, 800_000)), ..TINY };
+    for policy in soft() {
+        for (share, hogs) in [(100, 8), (200, 16)] {
+            let events = play(policy, share, &[baton(0), baton(400_000)], hogs, 4);
+            let user = served(&events, 4, |task| task < 2);
+            let ahead = 2.0 * share as f64 / 1000.0;
+            let fair = (2.0 - ahead) * 2.0 / (2 + hogs) as f64;
+            let name = (policy.0.name, policy.1, share, hogs);
+            assert!(most(&user) <= ahead + fair + 0.04, "{name:?}: {user:?}");
+        }
+    }
+}
+
 #[test]
 fn where_nobody_of_best_effort_waits_an_overrun_has_all_cpus() {
     for policy in soft() {
@@ -144,7 +163,7 @@ fn where_nobody_of_best_effort_waits_an_overrun_has_all_cpus() {
 #[test]
 fn what_other_users_reservations_leave_is_taken_beside_the_user_s_share() {
     // 0.78 CPUs are left of root's; the rest is 0.7.
-    let root = Task { budget: 40 * MS, period: 100 * MS, work: MS, user: 0 };
+    let root = Task { budget: 40 * MS, period: 100 * MS, work: MS, user: 0, beat: None };
     let other = Task { user: 2, ..root };
     for policy in soft() {
         for donors in [[root, root], [root, other]] {
@@ -159,7 +178,7 @@ fn what_other_users_reservations_leave_is_taken_beside_the_user_s_share() {
 
 #[test]
 fn what_the_user_s_own_reservations_leave_is_not() {
-    let idle = Task { budget: 40 * MS, period: 100 * MS, work: MS, user: 1 };
+    let idle = Task { budget: 40 * MS, period: 100 * MS, work: MS, user: 1, beat: None };
     for policy in soft() {
         let events = play(policy, 500, &[TINY, TINY, idle, idle], 2, 4);
         let user = served(&events, 4, |task| task < 4);
@@ -169,9 +188,9 @@ fn what_the_user_s_own_reservations_leave_is_not() {
 
 #[test]
 fn a_huge_budget_beside_a_tiny_one_takes_no_more_in_any_second() {
-    let huge = Task { budget: 2840 * SECOND, period: HOUR, work: HOUR, user: 1 };
-    let tiny = Task { budget: 200_000, period: MS, work: HOUR, user: 1 };
-    let root = Task { budget: 8 * MS, period: 20 * MS, work: 8 * MS, user: 0 };
+    let huge = Task { budget: 2840 * SECOND, period: HOUR, work: HOUR, user: 1, beat: None };
+    let tiny = Task { budget: 200_000, period: MS, work: HOUR, user: 1, beat: None };
+    let root = Task { budget: 8 * MS, period: 20 * MS, work: 8 * MS, user: 0, beat: None };
     for policy in soft() {
         let events = play(policy, 500, &[huge, tiny, root, root], 2, 4);
         let user = served(&events, 4, |task| task < 2);

@@ -149,3 +149,38 @@ fn nobody_is_late_while_a_neighbour_s_budget_shrinks_and_grows_and_another_takes
         }
     }
 }
+
+/// 2 ms in 20 by a deadline of 5 ms, used up at once: the next comes at 20 ms, for whatever period.
+#[test]
+fn who_rests_has_its_next_deadline_no_sooner_for_a_shorter_period() {
+    for server in ["cbs-hard", "cash"] {
+        let kind = Server::ALL.iter().position(|s| s.name() == server).unwrap() as u32;
+        let mut core = Core::new(1, 1, 0, SHARE_QUANTUM, 2, 1 << 14);
+        let (period, deadline) = (20 * MS, 5 * MS);
+        let (budget, cpus, domain, order) = (2 * MS, 1, 0, 0);
+        let (marks, apart, split) = (false, false, None);
+        let at = Reservation {
+            budget,
+            period,
+            deadline,
+            cpus,
+            domain,
+            kind,
+            order,
+            marks,
+            apart,
+            split,
+        };
+        core.init_task(0, 1, NICE_0);
+        core.reserve(0, &at);
+        core.init_task(1, 1, NICE_0);
+        let loads = vec![Load::Endless, Load::Endless];
+        let mut engine = Engine::new(core, 1, loads, Overheads::default(), Detail::All);
+        engine.run(10 * MS, 10 * MS);
+        engine.change(|core, now| core.resize_to(0, 2 * MS, 12 * MS, now));
+        engine.run(20 * MS + MS / 2, 20 * MS + MS / 2);
+        assert_eq!(engine.core().server(0).s, 25 * MS, "{server}");
+        engine.run(32 * MS + MS / 2, 32 * MS + MS / 2);
+        assert_eq!(engine.core().server(0).s, 37 * MS, "{server}");
+    }
+}

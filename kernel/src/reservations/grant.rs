@@ -7,24 +7,8 @@ impl<E: Engine, S: System> Book<E, S> {
     pub(super) fn reserve(&mut self, peer: Peer, r: &Reserve) -> Result<Response, Problem> {
         r.check().or_else(|e| problem(e, "ask again with other values"))?;
         let within = self.group_named(peer, r.group.as_deref())?;
-        let (watch, affinity) = self.examine(peer, r)?;
-        let room = self.room_for(r, affinity, within)?;
-        let hard = r.class == Some(Rank::Hard);
-        self.check_length(peer, r, room, self.rooms[room].settings.server_of(hard))?;
-        self.check_class(r, room)?;
-        self.check_value(r, room, within)?;
-        self.purse_named(peer, r.purse.as_deref(), room)?;
-        let lives = |h: &&Held| {
-            let gone = h.watch.as_ref().is_none_or(|watch| self.system.gone(watch));
-            h.state == State::Live && h.record.pid == r.pid && !gone
-        };
-        // Threads may have one each, but not beside one of the whole process, which is theirs, too.
-        let thread = r.thread.unwrap_or(0);
-        let same = |h: &&Held| thread == 0 || [0, thread].contains(&h.record.thread);
-        let there = self.held.values().filter(lives).find(same).map(|h| h.record.id);
-        if let Some(id) = there.filter(|id| !r.trial && self.held[id].record.trial) {
-            self.end_trial(id);
-        } else if let Some(h) = there.map(|id| &self.held[&id]) {
+        // What says no and costs little comes before a look at each of the threads.
+        if let Some(h) = self.holder_of(r).filter(|h| r.trial || !h.record.trial) {
             let whose = match h.record.thread {
                 0 => format!("process {}", r.pid),
                 tid => format!("thread {tid} of process {}", r.pid),
@@ -34,19 +18,84 @@ impl<E: Engine, S: System> Book<E, S> {
                 "release that one first",
             );
         }
+        if let Some(refusal) = self.holds_too_many(peer, r, within)? {
+            return Ok(self.refuse(*refusal));
+        }
+        let (watch, affinity) = self.examine(peer, r)?;
+        let room = self.room_for(r, affinity, within)?;
+        let hard = r.class == Some(Rank::Hard);
+        self.check_length(peer, r, room, self.rooms[room].settings.server_of(hard))?;
+        self.check_class(r, room)?;
+        self.check_value(r, room, within)?;
+        self.purse_named(peer, r.purse.as_deref(), room)?;
+        if let Some(id) = self.holder_of(r).map(|h| h.record.id) {
+            self.end_trial(id);
+        }
         if let Some(group) = within {
             let (budget, period) = (r.budget_ns, r.period_ns);
             self.part(group, &Newcomer { uid: peer.uid, budget, period, weight: None })?;
         }
         let demand = self.demand(r, affinity, room)?;
         let mut space = self.space(peer, &demand, room, within)?;
-        if space.is_err() && !r.trial && self.end_trials() {
+        if space.is_err()
+            && !r.trial
+            && within.is_none()
+            && self.are_trials_in_the_way(peer, &demand, room)
+        {
+            self.end_trials();
             space = self.space(peer, &demand, room, within)?;
         }
         match space {
             Ok(place) => self.grant(peer, r, watch, demand, (room, place), within),
             Err(refusal) => Ok(self.refuse(*refusal)),
         }
+    }
+
+    /// Who has a reservation for that process or thread already. Threads may have one each, but not beside one of the
+    /// whole process, which is theirs, too.
+    fn holder_of(&self, r: &Reserve) -> Option<&Held> {
+        let thread = r.thread.unwrap_or(0);
+        let lives = |h: &&Held| {
+            let gone = h.watch.as_ref().is_none_or(|watch| self.system.gone(watch));
+            h.state == State::Live && h.record.pid == r.pid && !gone
+        };
+        let same = |h: &&Held| thread == 0 || [0, thread].contains(&h.record.thread);
+        self.held.values().filter(|h| h.record.pid == r.pid).filter(lives).find(same)
+    }
+
+    /// The refusal, if this user holds as many reservations as one may.
+    fn holds_too_many(
+        &self,
+        peer: Peer,
+        r: &Reserve,
+        within: Option<u32>,
+    ) -> Result<Option<Box<Refusal>>, Problem> {
+        let mine = self.held.values().filter(|h| h.record.uid == peer.uid && h.within.is_none());
+        if peer.uid == 0 || within.is_some() || mine.count() < limits::RESERVATIONS {
+            return Ok(None);
+        }
+        let room = self.room_for(r, u64::MAX, within)?;
+        let demand = self.demand(r, u64::MAX, room)?;
+        Ok(self.user_limit(peer, &demand, room, &|_| false, 0).err())
+    }
+
+    /// Whether what is asked for would fit if there were no trials.
+    fn are_trials_in_the_way(&self, peer: Peer, demand: &Demand, room: usize) -> bool {
+        let tried = |h: &Held| h.state == State::Live && h.record.trial;
+        if !self.held.values().any(tried) {
+            return false;
+        }
+        let mut admission = self.rooms[room].admission.clone();
+        let trials = self.held.values().filter(|h| tried(h) && h.room == room);
+        trials.for_each(|h| {
+            admission.release(h.record.id);
+        });
+        let left = self.leaving_keys(room);
+        left.into_iter().for_each(|key| {
+            admission.release(key);
+        });
+        self.user_limit(peer, demand, room, &tried, u64::MAX).is_ok()
+            && admission.test(demand).is_ok()
     }
 
     /// Whether budget and period are such as can be served.
@@ -109,7 +158,7 @@ impl<E: Engine, S: System> Book<E, S> {
         }
         self.lapse();
         self.soon = None;
-        let mine = |at| self.user_limit(peer, demand, room, None, at);
+        let mine = |at| self.user_limit(peer, demand, room, &|_| false, at);
         Ok(match mine(0) {
             Ok(()) => self.rooms[room].admission.test(demand).map_err(|mut refusal| {
                 self.soon = self.fits_at(room, demand);
@@ -152,6 +201,20 @@ impl<E: Engine, S: System> Book<E, S> {
             ),
             _ => none(),
         })?;
+        if peer.uid != 0 {
+            let threads = self.system.crowd(pid).map_err(|_| none())?;
+            if threads > limits::THREADS {
+                return problem(
+                    format!(
+                        "process {pid} has {threads} threads, and each would have to be looked at"
+                    ),
+                    format!(
+                        "reserve while it has no more than {} (those that come later are covered, too), or ask root to",
+                        limits::THREADS
+                    ),
+                );
+            }
+        }
         let facts = self.system.facts(pid, r.thread).map_err(|_| none())?;
         if self.system.gone(&watch) {
             return Err(none());
@@ -239,20 +302,20 @@ impl<E: Engine, S: System> Book<E, S> {
         })
     }
 
-    /// What ordinary users may hold at that time; `of`: it takes the place of that reservation.
+    /// What ordinary users may hold at that time; it takes the place of those that `of` says.
     pub(super) fn user_limit(
         &self,
         peer: Peer,
         demand: &Demand,
         room: usize,
-        of: Option<u32>,
+        of: &dyn Fn(&Held) -> bool,
         at: u64,
     ) -> Result<(), Box<Refusal>> {
         if peer.uid == 0 {
             return Ok(());
         }
         // What has ended counts until its last words are fetched: it has a place, too.
-        let counts = |h: &&Held| h.record.uid == peer.uid && Some(h.record.id) != of;
+        let counts = |h: &&Held| h.record.uid == peer.uid && !of(h);
         let mine = || self.held.values().filter(counts);
         // Members take of what their groups hold.
         let live = mine().filter(|h| h.state == State::Live && h.within.is_none());
@@ -264,7 +327,10 @@ impl<E: Engine, S: System> Book<E, S> {
         limits::user(total, &held, held.len() - live, ended, demand, |smaller| {
             let mut admission = self.rooms[room].admission.clone();
             // What it takes the place of is its own to have.
-            of.map(|id| admission.release(id));
+            let replaced = self.held.values().filter(|h| of(h));
+            replaced.for_each(|h| {
+                admission.release(h.record.id);
+            });
             admission.test(smaller)
         })
     }
@@ -402,7 +468,12 @@ impl<E: Engine, S: System> Book<E, S> {
         let wanted = |tid: &i32| only.is_none_or(|only| *tid as u32 == only);
         let (mut joined, mut left_out) = (0, Vec::new());
         let mut seen = std::collections::BTreeSet::new();
+        let begin = Instant::now();
         for _ in 0..LOOKS {
+            // Whoever goes on making threads is not to keep everybody waiting.
+            if begin.elapsed() > LOOKING_MOST {
+                break;
+            }
             let threads = self.system.threads(pid).unwrap_or_default();
             let mut new: Vec<i32> = threads.into_iter().filter(wanted).collect();
             new.retain(|tid| seen.insert(*tid));

@@ -64,6 +64,13 @@ impl<E: Engine, S: System> Book<E, S> {
             }
             _ => (),
         }
+        let mine = self.held.values().filter(|h| h.members.is_some() && h.record.uid == peer.uid);
+        if peer.uid != 0 && mine.count() >= limits::GROUPS {
+            return problem(
+                format!("one user may have {} groups", limits::GROUPS),
+                "release one first, or ask root to make it",
+            );
+        }
         self.purse_named(peer, g.purse.as_deref(), room)?;
         let demand = self.demand(&r, u64::MAX, room)?;
         let place = match self.space(peer, &demand, room, within)? {

@@ -14,7 +14,7 @@ use onbeat_core::ffi::{OB_PLACE_WHOLE, ob_server};
 use onbeat_model::protocol::Refusal;
 use onbeat_model::units::{MS, SEC, format_duration};
 
-use super::{Book, Room, State};
+use super::{Book, Held, Room, State};
 use crate::engine::Engine;
 use crate::machine::monotonic;
 use crate::system::System;
@@ -56,7 +56,7 @@ fn anew(server: &ob_server, exactly: bool) -> u64 {
 }
 
 /// By when a reservation that stays has had what it is behind Q/P, if it is; 0: it is not.
-fn behind(server: &ob_server, now: u64) -> u64 {
+pub(super) fn behind(server: &ob_server, now: u64) -> u64 {
     let (left, until) = (server.e.max(0) as u128, server.s);
     if server.place == OB_PLACE_WHOLE && server.has_saved == 0 && until > now {
         let over = left * u128::from(server.deadline);
@@ -93,7 +93,20 @@ impl<E: Engine, S: System> Book<E, S> {
             let states = others.filter_map(|(other, _)| self.engine.server(*other));
             until = until.min(states.map(|server| behind(&server, now)).max().unwrap_or(0));
         }
-        if until <= now {
+        self.hold(room, uid, demand, place, until);
+        self.rearrange(room);
+    }
+
+    /// A reservation that was in that state has just moved to other CPUs: what it has had on those it is booked on still
+    /// is others' when it could have begun anew there.
+    pub(super) fn vacate(&mut self, id: u32, last: &ob_server) {
+        let Held { room, record, demand, place, .. } = &self.held[&id];
+        let (room, uid, demand, place) = (*room, record.uid, demand.clone(), place.clone());
+        self.hold(room, uid, demand, place, anew(last, last.hard != 0));
+    }
+
+    fn hold(&mut self, room: usize, uid: u32, demand: Demand, place: Place, until: u64) {
+        if until <= monotonic() {
             return;
         }
         self.left = (self.left + 1) % (FIRST >> 1);
@@ -122,6 +135,11 @@ impl<E: Engine, S: System> Book<E, S> {
     pub(super) fn leaving_of(&self, uid: u32, at: u64) -> impl Iterator<Item = (u32, &Demand)> {
         let all = self.rooms.iter().flat_map(|room| &room.leaving);
         all.filter(move |l| l.uid == uid && l.until > at).map(|l| (l.key, &l.demand))
+    }
+
+    /// Those of a set, by which they are booked.
+    pub(super) fn leaving_keys(&self, room: usize) -> Vec<u32> {
+        self.rooms[room].leaving.iter().map(|l| l.key).collect()
     }
 
     /// When a user's are no more, one after the other.

@@ -11,9 +11,9 @@ use onbeat_analysis::plan::{Demand, Place};
 use onbeat_core::ffi::{OB_WORK_PERIODS, OB_WORK_UNIT, OB_WORKS, ob_server};
 use onbeat_model::protocol::{Reserve, Response, Work};
 
-use super::{Book, Held, Peer, Problem, State, problem};
+use super::{Book, Held, Peer, Problem, State, leaving, problem};
 use crate::engine::Engine;
-use crate::machine::cpus_of;
+use crate::machine::{cpus_of, monotonic};
 use crate::system::System;
 
 /// A load that is still booked is no more from that time on, but this demand.
@@ -62,7 +62,7 @@ impl<E: Engine, S: System> Book<E, S> {
         if gives_up {
             (admission, place) = (self.rooms[room].admission.clone(), held.place.clone());
         } else {
-            if let Err(refusal) = self.user_limit(peer, &demand, room, Some(id), 0) {
+            if let Err(refusal) = self.user_limit(peer, &demand, room, &|h| h.record.id == id, 0) {
                 return Ok(self.refuse(*refusal));
             }
             if !fits {
@@ -74,6 +74,16 @@ impl<E: Engine, S: System> Book<E, S> {
             }
         }
         let had = self.held[&id].place.clone();
+        // It takes along what it has of its present period, which is to be no more than its rate there.
+        let last = self.engine.server(id).unwrap_or_default();
+        if place != had && leaving::behind(&last, monotonic()) > 0 {
+            return problem(
+                format!(
+                    "reservation {id} would have to move to other CPUs, and is behind just now"
+                ),
+                "ask again in a moment",
+            );
+        }
         if place != had {
             self.moves(id, &place);
         }
@@ -84,6 +94,9 @@ impl<E: Engine, S: System> Book<E, S> {
             return problem(format!("reservation {id} keeps its budget: {e:#}"), "ask again");
         }
         self.rooms[room].admission = admission;
+        if place.domain != had.domain {
+            self.vacate(id, &last);
+        }
         let (online, policy) = (self.online, self.rooms[room].settings.policy());
         let held = self.held.get_mut(&id).expect("just read");
         held.later = Some((ends, demand.clone()));

@@ -16,6 +16,7 @@ use crate::scheduler::Rule;
 use crate::system::Owner;
 
 mod accounts;
+mod affinity;
 mod beats;
 mod books;
 mod ends;
@@ -55,6 +56,8 @@ struct World {
     pairs: BTreeMap<u32, (i64, u64)>,
     /// How often somebody has asked how long CPUs were idle.
     idled: u64,
+    /// How often a process's threads were looked at.
+    examined: usize,
 }
 
 /// What can happen to a process between check and assignment.
@@ -246,7 +249,8 @@ impl System for Fake {
     }
 
     fn facts(&self, pid: u32, _: Option<u32>) -> io::Result<Facts> {
-        let world = self.0.borrow();
+        let mut world = self.0.borrow_mut();
+        world.examined += 1;
         world.processes.get(&pid).map(|p| p.0.clone()).ok_or_else(|| io::ErrorKind::NotFound.into())
     }
 
@@ -254,6 +258,12 @@ impl System for Fake {
         self.turn(pid);
         let world = self.0.borrow();
         world.processes.get(&pid).map(|p| p.1.clone()).ok_or_else(|| io::ErrorKind::NotFound.into())
+    }
+
+    fn crowd(&self, pid: u32) -> io::Result<usize> {
+        let world = self.0.borrow();
+        let process = world.processes.get(&pid).ok_or(io::ErrorKind::NotFound)?;
+        Ok(process.1.len())
     }
 
     fn descendants(&self, pid: u32) -> Vec<u32> {

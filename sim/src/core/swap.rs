@@ -23,7 +23,11 @@ impl Core {
 
     /// Reservation `i` has `budget` ns in each period from its next one on.
     pub fn resize(&mut self, i: usize, budget: u64, now: u64) {
-        let period = self.servers[i].period;
+        self.resize_to(i, budget, self.servers[i].period, now);
+    }
+
+    /// The same, of another period, too.
+    pub fn resize_to(&mut self, i: usize, budget: u64, period: u64, now: u64) {
         let (ob, sv) = (self.ob(), &raw mut self.servers[i]);
         // SAFETY: a server that is set up.
         unsafe { ffi::onbeat_resize(ob, sv, budget, period, now) }

@@ -130,3 +130,26 @@ fn nor_more_of_them_than_a_user_may() {
     let refusal = refused(book.answer(USER, ask(84, 1, 1000)));
     assert!(refusal.reason.contains("64 of them have ended, but are not free yet"), "{refusal:?}");
 }
+
+#[test]
+fn who_grows_and_moves_is_not_behind_and_leaves_its_cpu_when_it_could_have_begun_anew() {
+    let fake = Fake::new(2);
+    let mut book = Book::new(fake.clone(), fake.clone(), settings(Order::PARTITIONED_EDF, 2));
+    (10..20).for_each(|pid| fake.process(pid, 0, 1));
+    let mut ask_for = |pid, budget| granted(book.answer(ROOT, ask(pid, budget, 1000)));
+    let [grows, _, beside] =
+        [(10, 400), (11, 400), (12, 500)].map(|(pid, budget)| ask_for(pid, budget));
+    let at = |id: u32| fake.0.borrow().servers[&id].0.place.cpus;
+    assert_eq!(at(grows), at(beside));
+    let grown = Request::Resize { id: grows, budget_ns: 500 * MS, period_ns: 1000 * MS };
+    // All of its budget, and half of its time is over.
+    fake.has(grows, 400, 500);
+    assert!(failed(book.answer(ROOT, grown.clone())).contains("behind"));
+    assert_eq!(at(grows), at(beside));
+    fake.has(grows, 0, 900);
+    granted(book.answer(ROOT, grown));
+    assert_ne!(at(grows), at(beside));
+    // Its budget on the old CPU was used up: another there would be the second in that period.
+    let wait = book.answer_or_wait(ROOT, ask(13, 300, 1000), Duration::ZERO).unwrap_err();
+    assert!(wait > Duration::from_millis(800), "{wait:?}");
+}
