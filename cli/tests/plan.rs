@@ -108,7 +108,7 @@ impl System for Crowd {
     }
 
     fn facts(&self, _: u32, _: Option<u32>) -> io::Result<Facts> {
-        Ok(Facts { uids: [0].into(), cpus: u64::MAX, kernel: false })
+        Ok(Facts { uids: [0].into(), cpus: u64::MAX, ..Facts::default() })
     }
 
     fn threads(&self, pid: u32) -> io::Result<Vec<i32>> {

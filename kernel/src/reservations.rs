@@ -17,7 +17,7 @@ use onbeat_model::units::{Fraction, format_duration};
 
 use crate::engine::Engine;
 use crate::limits;
-use crate::machine::{cpus_of, format_cpus, mask_of};
+use crate::machine::{cpus_of, format_cpus, mask_of, name_cpus};
 use crate::rate::Notice;
 use crate::scheduler::Reservation;
 use crate::settings::Settings;

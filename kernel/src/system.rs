@@ -21,12 +21,14 @@ pub struct Watch {
 }
 
 /// What is known of a process.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Facts {
     /// Every user id that any of its threads acts as (real, effective, saved).
     pub uids: BTreeSet<u32>,
     /// CPUs its first thread may use.
     pub cpus: u64,
+    /// How many of its threads may use which CPUs.
+    pub bound: BTreeMap<u64, usize>,
     /// It is the kernel's.
     pub kernel: bool,
 }
@@ -126,7 +128,7 @@ impl System for Proc {
     }
 
     fn facts(&self, pid: u32, thread: Option<u32>) -> io::Result<Facts> {
-        let mut facts = Facts { uids: BTreeSet::new(), cpus: 0, kernel: false };
+        let mut facts = Facts::default();
         for tid in self.threads(pid)? {
             // As bytes: names need be no UTF-8.
             let status = match fs::read(format!("/proc/{pid}/task/{tid}/status")) {
@@ -136,8 +138,10 @@ impl System for Proc {
             };
             let status = String::from_utf8_lossy(&status);
             note_status(&status, &mut facts);
+            let cpus = affinity(&status);
+            *facts.bound.entry(cpus).or_default() += 1;
             if tid as u32 == thread.unwrap_or(pid) {
-                facts.cpus = affinity(&status);
+                facts.cpus = cpus;
             }
         }
         // That thread has ended meanwhile.

@@ -21,7 +21,8 @@ impl<E: Engine, S: System> Book<E, S> {
         if let Some(refusal) = self.holds_too_many(peer, r, within)? {
             return Ok(self.refuse(*refusal));
         }
-        let (watch, affinity) = self.examine(peer, r)?;
+        let (watch, facts) = self.examine(peer, r)?;
+        let affinity = facts.cpus;
         let room = self.room_for(r, affinity, within)?;
         let hard = r.class == Some(Rank::Hard);
         self.check_length(peer, r, room, self.rooms[room].settings.server_of(hard))?;
@@ -46,7 +47,7 @@ impl<E: Engine, S: System> Book<E, S> {
             space = self.space(peer, &demand, room, within)?;
         }
         match space {
-            Ok(place) => self.grant(peer, r, watch, demand, (room, place), within),
+            Ok(place) => self.grant(peer, r, (watch, &facts), demand, (room, place), within),
             Err(refusal) => Ok(self.refuse(*refusal)),
         }
     }
@@ -184,8 +185,8 @@ impl<E: Engine, S: System> Book<E, S> {
         Response::Refused(refusal)
     }
 
-    /// Whether this user may reserve for this process or thread; returns a watch on it and where it may run.
-    pub(super) fn examine(&self, peer: Peer, r: &Reserve) -> Result<(Watch, u64), Problem> {
+    /// Whether this user may reserve for this process or thread; returns a watch on it and what was found.
+    pub(super) fn examine(&self, peer: Peer, r: &Reserve) -> Result<(Watch, Facts), Problem> {
         let pid = r.pid;
         let none = || match r.thread {
             None => Problem(format!("there is no process {pid}"), "give a pid that lives".into()),
@@ -226,7 +227,7 @@ impl<E: Engine, S: System> Book<E, S> {
                 "reserve for a program",
             );
         }
-        Ok((watch, facts.cpus))
+        Ok((watch, facts))
     }
 
     /// Whether a process whose threads have just joined a reservation is still the one that was examined, and its
@@ -339,7 +340,7 @@ impl<E: Engine, S: System> Book<E, S> {
         &mut self,
         peer: Peer,
         r: &Reserve,
-        watch: Watch,
+        (watch, facts): (Watch, &Facts),
         demand: Demand,
         (room, place): (usize, Place),
         within: Option<u32>,
@@ -426,6 +427,19 @@ impl<E: Engine, S: System> Book<E, S> {
                 "reservation {id} ({}) does not cover {left_out} of its threads, which have a \
                  policy of their own (SCHED_FIFO, SCHED_RR or SCHED_DEADLINE)",
                 r.name
+            );
+            self.note(Some(peer.uid), what);
+        }
+        let served = mask_of(&cpus);
+        let narrow =
+            facts.bound.iter().filter(|(may, _)| r.thread.is_none() && served & !**may != 0);
+        let narrow: usize = narrow.map(|(_, count)| count).sum();
+        if narrow > 0 {
+            let what = format!(
+                "reservation {id} ({}) does not cover {narrow} of its threads while they are bound to fewer CPUs than \
+                 {}, which serve it; reserve for CPUs that all may use (--cpus)",
+                r.name,
+                name_cpus(&cpus)
             );
             self.note(Some(peer.uid), what);
         }

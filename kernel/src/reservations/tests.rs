@@ -84,7 +84,7 @@ impl Fake {
     }
 
     fn process(&self, pid: u32, uid: u32, threads: i32) {
-        let facts = Facts { uids: [uid].into(), cpus: u64::MAX, kernel: false };
+        let facts = Facts { uids: [uid].into(), cpus: u64::MAX, ..Facts::default() };
         let threads = (0..threads).map(|i| pid as i32 + i).collect();
         self.0.borrow_mut().processes.insert(pid, (facts, threads));
     }

@@ -66,3 +66,19 @@ fn a_member_that_may_use_some_of_its_groups_cpus_only_is_refused() {
     assert!(words.contains("may not use CPU 1") && words.contains("--cpus"), "{words}");
     granted(book.answer(ROOT, member(&[0, 1])));
 }
+
+#[test]
+fn threads_that_a_reservation_does_not_cover_for_their_affinity_are_told_of() {
+    let (mut book, fake) = book(Order::GLOBAL_EDF, 2);
+    fake.process(10, 0, 3);
+    fake.0.borrow_mut().processes.get_mut(&10).unwrap().0.bound = [(0b11, 1), (0b01, 2)].into();
+    let id = granted(book.answer(ROOT, ask(10, 4, 10)));
+    let said = words(&mut book);
+    assert!(said.contains("does not cover 2 of its threads"), "{said}");
+    assert!(matches!(
+        book.answer(ROOT, Request::Release { id, own: false }),
+        Response::Released(_)
+    ));
+    granted(book.answer(ROOT, on(10, 4, &[0])));
+    assert!(!words(&mut book).contains("does not cover"));
+}

@@ -18,7 +18,7 @@ fn world(fake: &Fake) {
     fake.process(30, 0, 1);
     let mut world = fake.0.borrow_mut();
     // Process 40 has changed its user, in part.
-    let mixed = Facts { uids: [0, 1000].into(), cpus: 1, kernel: false };
+    let mixed = Facts { uids: [0, 1000].into(), cpus: 1, ..Facts::default() };
     world.processes.insert(40, (mixed, vec![40]));
     let threads = [(30, 10), (11, 41), (10, 20), (20, 8), (40, 16), (50, 10)];
     let threads = threads.map(|(tid, period)| waking(tid, period)).into();
