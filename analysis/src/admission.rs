@@ -57,6 +57,16 @@ impl Admission {
         self.plan.keep(id, demand, at)
     }
 
+    /// The one of that id goes on under another, in its place. Whether that was possible at once ([`Plan::rename`]).
+    pub fn rename(&mut self, id: u32, to: u32) -> bool {
+        self.plan.rename(id, to)
+    }
+
+    /// To be called when all have been taken over ([`Plan::tidy`]).
+    pub fn tidy(&mut self) {
+        self.plan.tidy();
+    }
+
     /// Takes over a reservation as [`Admission::keep`] does, wherever another book had placed it.
     pub fn move_in(&mut self, id: u32, demand: &Demand) -> (Place, bool) {
         self.plan.place(id, demand)
@@ -129,6 +139,9 @@ impl Admission {
             "no CPU it may use has enough left for a hard one beside what soft ones need".into()
         } else if self.plan.lightest().is_some_and(|most| demand.load() > most) {
             "it is too heavy for a soft one: on m CPUs its load must be below what hard ones leave / (2m - 2)".into()
+        } else if domains == Domains::Global && demand.cpus.is_some() {
+            "no CPU it may use has enough left, nor can one be spared by those that may use more"
+                .into()
         } else if domains == Domains::Global {
             "the CPUs it may use have not enough left together".into()
         } else if splits {

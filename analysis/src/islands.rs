@@ -46,7 +46,9 @@ fn cpus(mask: u64) -> impl Iterator<Item = usize> {
 
 impl Islands {
     pub fn new(offers: Vec<Amount>, domain: &[usize]) -> Self {
-        let all = domain.iter().fold(0, |mask, cpu| mask | 1 << cpu);
+        // Those that are not there for reservations matter to nobody's affinity.
+        let there = domain.iter().filter(|cpu| offers[**cpu] > 0);
+        let all = there.fold(0, |mask, cpu| mask | 1 << cpu);
         Self { offers, all, held: BTreeMap::new() }
     }
 
@@ -55,7 +57,7 @@ impl Islands {
         self.seats(may & self.all, None).into_iter().map(|seat| seat.free).max().unwrap_or(0)
     }
 
-    /// Serves a demand if it fits; rather on CPU `prefer`, if it needs one apart. Whether others have other CPUs now.
+    /// Serves a demand if it fits; rather on CPU `prefer`, as one apart. Whether others have other CPUs now.
     pub fn serve(
         &mut self,
         key: u64,
@@ -73,16 +75,42 @@ impl Islands {
         Some(before != self.apart())
     }
 
+    /// Another load in a demand's place, if it fits there.
+    pub fn change(&mut self, key: u64, may: u64, load: Amount) -> bool {
+        let may = may & self.all;
+        let Some(held) = self.held.get(&key).filter(|held| held.may == may) else { return false };
+        let (on, others) = (held.on, self.taken(held.on) - held.load);
+        let cpus = on.map_or(self.all & !self.apart(), |cpu| 1 << cpu);
+        let fits = others + load <= self.offer(cpus) && load <= self.greatest(cpus);
+        if fits {
+            self.held.get_mut(&key).expect("just read").load = load;
+        }
+        fits
+    }
+
+    /// A demand has another key from now on.
+    pub fn rename(&mut self, key: u64, to: u64) {
+        if let Some(held) = self.held.remove(&key) {
+            self.held.insert(to, held);
+        }
+    }
+
+    /// A CPU is apart only for those that need it; whether others have other CPUs now.
+    pub fn tidy(&mut self) -> bool {
+        let (all, before) = (self.all, self.apart());
+        let needed = self.held.values().filter(|held| held.may != all).filter_map(|held| held.on);
+        let needed = needed.fold(0u64, |mask, cpu| mask | 1 << cpu);
+        let needless = |held: &&mut Held| held.on.is_some_and(|cpu| needed >> cpu & 1 == 0);
+        self.held.values_mut().filter(needless).for_each(|held| held.on = None);
+        before != self.apart()
+    }
+
     /// Takes a demand back; whether others have other CPUs now.
     pub fn remove(&mut self, key: u64) -> bool {
-        let Some(gone) = self.held.remove(&key) else { return false };
-        let narrow = |held: &Held| held.on == gone.on && held.may != self.all;
-        if gone.on.is_none() || self.held.values().any(narrow) {
-            return false;
-        }
-        // Nobody needs that CPU to be apart any more.
-        self.held.values_mut().filter(|held| held.on == gone.on).for_each(|held| held.on = None);
-        true
+        let before = self.apart();
+        self.held.remove(&key);
+        self.tidy();
+        before != self.apart()
     }
 
     /// The CPUs that serve a demand, and whether that is one apart.
@@ -122,6 +150,12 @@ impl Islands {
         if may == self.all {
             let free = self.offer(rest).saturating_sub(self.taken(None)).min(self.greatest(rest));
             seats.insert(0, Seat { free, on: None, moved: Vec::new() });
+            // It was there when others needed that CPU, who are about to come back.
+            seats.extend(
+                prefer
+                    .filter(|cpu| rest >> cpu & 1 == 1)
+                    .and_then(|cpu| self.apart_from(rest, cpu)),
+            );
         } else {
             let mut new: Vec<Seat> =
                 cpus(may & rest).filter_map(|cpu| self.apart_from(rest, cpu)).collect();
@@ -196,7 +230,45 @@ mod tests {
         assert_eq!(three.place(2), Some((0b110, false)));
     }
 
+    #[test]
+    fn who_asks_for_less_stays_though_all_would_not_fit_anew() {
+        let mut two = Islands::new(vec![10, 10], &[0, 1]);
+        for (key, may, load) in
+            [(1, 0b11, 9), (2, 0b01, 3), (3, 0b11, 1), (4, 0b11, 3), (5, 0b11, 4)]
+        {
+            assert!(two.serve(key, may, load, None).is_some(), "{key}");
+        }
+        assert!(two.change(2, 0b01, 2) && !two.change(2, 0b01, 4) && !two.change(2, 0b10, 1));
+        assert_eq!(two.place(2), Some((0b01, true)));
+        two.rename(2, 9);
+        assert_eq!((two.place(9), two.place(2)), (Some((0b01, true)), None));
+    }
+
+    #[test]
+    fn cpus_that_are_not_there_make_nobody_narrow() {
+        let mut two = Islands::new(vec![10, 10, 0], &[0, 1, 2]);
+        assert_eq!(two.serve(1, 0b011, 6, None), Some(false));
+        assert_eq!(two.place(1), Some((0b011, false)));
+    }
+
     proptest! {
+        /// In the same order, each where it was: whatever fitted fits again.
+        #[test]
+        fn all_come_back_to_where_they_were(
+            demands in proptest::collection::vec((1u64..32, 1u128..8), 0..12),
+        ) {
+            let mut book = Islands::new(vec![10; 4], &[0, 1, 2, 3]);
+            for (key, (may, load)) in (0..).zip(&demands) {
+                book.serve(key, if *may >= 16 { 15 } else { *may }, *load, None);
+            }
+            let mut again = Islands::new(vec![10; 4], &[0, 1, 2, 3]);
+            for (key, held) in &book.held {
+                prop_assert!(again.serve(*key, held.may, held.load, held.on).is_some());
+            }
+            again.tidy();
+            prop_assert_eq!(again.held, book.held);
+        }
+
         /// Each CPU apart is tested alone, and the rest as one: nobody is promised more than there is.
         #[test]
         fn no_cpu_is_promised_twice(

@@ -274,7 +274,7 @@ impl Taken {
             }
         }
         let domain = best?.1;
-        let one = at.filter(|at| at.cpus.count_ones() == 1).map(|at| at.cpus.trailing_zeros());
+        let one = at.filter(|at| at.apart).map(|at| at.cpus.trailing_zeros());
         let prefer = ground.machine.cpus.iter().position(|cpu| Some(cpu.id) == one);
         let shifts = domains[domain].serve(key, ground.indices(domain, demand), load, prefer)?;
         let at = ground.place(domain, &domains[domain], key)?;
@@ -365,7 +365,20 @@ impl Plan {
 
     /// Places it if it fits, on the CPUs it has or else elsewhere.
     fn fit_near(&mut self, id: u32, demand: &Demand, at: &Place) -> Option<Place> {
-        if let Taken::Whole(_) = self.taken {
+        if let Taken::Whole(domains) = &mut self.taken {
+            let was =
+                self.placed.get(&id).filter(|placed| placed.fits).map(|placed| placed.at.clone());
+            if let Some(at) = was
+                && let Some(index) = self.ground.index(at.domain)
+                && domains[index].change(
+                    id.into(),
+                    self.ground.indices(index, demand),
+                    demand.load(),
+                )
+            {
+                self.note(id, demand, &at, true);
+                return Some(at);
+            }
             return self.fit_at(id, demand, Some(at));
         }
         let all = at.all_cpus();
@@ -390,6 +403,27 @@ impl Plan {
             }
         }
         Some(placed)
+    }
+
+    /// The one of that id goes on under another in its place, where that is possible at once; whether so.
+    pub fn rename(&mut self, id: u32, to: u32) -> bool {
+        let Taken::Whole(domains) = &mut self.taken else { return false };
+        let Some(placed) = self.placed.remove(&id) else { return false };
+        if placed.fits
+            && let Some(index) = self.ground.index(placed.at.domain)
+        {
+            domains[index].rename(id.into(), to.into());
+        }
+        self.placed.insert(to, placed);
+        true
+    }
+
+    /// After all have been taken over from another plan: nobody is apart for the sake of who is not there any more.
+    pub fn tidy(&mut self) {
+        let Taken::Whole(domains) = &mut self.taken else { return };
+        let changed = |(index, islands): (usize, &mut Islands)| islands.tidy().then_some(index);
+        let changed: Vec<usize> = domains.iter_mut().enumerate().filter_map(changed).collect();
+        changed.into_iter().for_each(|index| self.shift(self.ground.number(index)));
     }
 
     /// Where the demand would fit, if it would.

@@ -120,10 +120,17 @@ OB_INLINE u64 ob_whole_shuts_out(ob_server_p sv, u64 cpus, u64 narrow)
 
 OB_INLINE void ob_whole_count(ob_p ob, ob_server_p sv, u32 by)
 {
-	if (sv->apart)
-		ob_cpu(ob, ob_lowest(sv->cpus | OB_BIT(63)))->apart += by;
-	else
-		sv->domain->uncounted += by;
+	ob_domain_p d = sv->domain;
+
+	if (!sv->apart) {
+		d->uncounted += by;
+		return;
+	}
+	ob_cpu(ob, ob_lowest(sv->cpus | OB_BIT(63)))->apart += by;
+	/* Slack reckoned with that CPU is void; the others are placed anew after this one. */
+	d->tight = 1;
+	if (d->due.at[OB_DUE_LOOK])
+		ob_due_set(ob, &d->due, OB_DUE_LOOK, 1);
 }
 
 OB_INLINE void ob_whole_leave(ob_p ob, ob_server_p sv)

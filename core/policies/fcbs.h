@@ -78,10 +78,14 @@ OB_INLINE void ob_fcbs_lend(ob_server_p to, u64 deadline, u64 now)
 	to->s = deadline;
 }
 
-/* `sv` gives `left` to `to`. */
+/* `sv` gives `left` to `to`, or keeps it for others if that one is on a CPU apart. */
 OB_FN void ob_fcbs_give(ob_p ob OB_ARG, ob_server_p sv OB_ARG, ob_server_p to OB_ARG, s64 left,
 			u64 now)
 {
+	if (to->apart) {
+		ob_fcbs_keep(ob, sv, left, now);
+		return;
+	}
 	sv->donated += (u64)left;
 	to->received += (u64)left;
 	ob_emit(ob, now, OB_KC(OB_EV_DONATE, OB_NONE), OB_TS(OB_NONE, sv->id), (u64)left, to->id);

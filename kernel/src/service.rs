@@ -324,6 +324,12 @@ impl<E: Engine, S: System> Service<E, S> {
         let knock = !fds[1].revents().is_empty();
         let mut ready: Vec<(u64, PollFlags)> =
             who.into_iter().zip(fds[2..].iter().map(PollFd::revents)).collect();
+        // Who has waited for long enough asks again.
+        let now = Instant::now();
+        let due = |c: &Client| c.waits.is_some_and(|(_, until)| until <= now);
+        let due = self.clients.iter().filter(|(_, client)| due(client));
+        ready.extend(due.map(|(id, _)| (*id, PollFlags::empty())));
+        ready.sort_by_key(|(id, _)| *id);
         self.pending = false;
         let mut had = Turns::new();
         // Who is first in this turn is last in the next, lest one connection have all of its user's time.
@@ -343,11 +349,6 @@ impl<E: Engine, S: System> Service<E, S> {
             {
                 client.read();
             }
-            self.pending |= client.serve(&mut self.book, &mut had);
-        }
-        let now = Instant::now();
-        let over = |c: &&mut Client| c.waits.is_some_and(|(_, until)| until <= now);
-        for client in self.clients.values_mut().filter(over) {
             self.pending |= client.serve(&mut self.book, &mut had);
         }
         // It looks at all reservations: not after every request.

@@ -82,6 +82,7 @@ impl<E: Engine, S: System> Book<E, S> {
             }
         }
         self.rooms[room].leaving.iter().for_each(|l| l.book(&mut admission));
+        admission.tidy();
         self.rooms[room].admission = admission;
         self.rearrange(room);
     }

@@ -2,9 +2,11 @@
 //! Processes that a program had started before it got its reservation, and that are to be served with it.
 
 use std::collections::BTreeSet;
+use std::time::Instant;
 
 use super::{Book, Peer};
 use crate::engine::Engine;
+use crate::limits;
 use crate::system::System;
 
 /// More processes than this stay as they are: the service looks after others meanwhile.
@@ -14,8 +16,12 @@ impl<E: Engine, S: System> Book<E, S> {
     /// Puts the threads of all that descends from process `pid`, and acts as who asks, under reservation `id`. What
     /// they create meanwhile inherits. One that has another user or a reservation stays as it is, and so does what
     /// descends from one with a reservation.
-    pub(super) fn enlist_descendants(&mut self, peer: Peer, pid: u32, id: u32) {
+    pub(super) fn enlist_descendants(&mut self, peer: Peer, pid: u32, id: u32, until: Instant) {
         let own = |book: &Self, child| {
+            let few = book.system.crowd(child).is_ok_and(|threads| threads <= limits::THREADS);
+            if peer.uid != 0 && (!few || Instant::now() > until) {
+                return false;
+            }
             let facts = book.system.facts(child, None);
             facts.is_ok_and(|facts| peer.uid == 0 || facts.uids.iter().eq([&peer.uid]))
         };
@@ -28,10 +34,10 @@ impl<E: Engine, S: System> Book<E, S> {
                 family.remove(&below);
             }
         }
+        let mut family: Vec<u32> = family.into_iter().take(MOST).collect();
         family.retain(|child| own(self, *child));
-        let family: Vec<u32> = family.into_iter().take(MOST).collect();
         for child in &family {
-            self.enlist(*child, None, id);
+            self.enlist(*child, None, id, until);
         }
         // One may have become another user's, or ended and left its number to another, in between.
         let after: BTreeSet<u32> = self.system.descendants(pid).into_iter().collect();

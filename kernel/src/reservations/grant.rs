@@ -8,16 +8,7 @@ impl<E: Engine, S: System> Book<E, S> {
         r.check().or_else(|e| problem(e, "ask again with other values"))?;
         let within = self.group_named(peer, r.group.as_deref())?;
         // What says no and costs little comes before a look at each of the threads.
-        if let Some(h) = self.holder_of(r).filter(|h| r.trial || !h.record.trial) {
-            let whose = match h.record.thread {
-                0 => format!("process {}", r.pid),
-                tid => format!("thread {tid} of process {}", r.pid),
-            };
-            return problem(
-                format!("{whose} already has reservation {}", h.record.id),
-                "release that one first",
-            );
-        }
+        self.check_free(r, |h| h.record.uid == peer.uid)?;
         if let Some(refusal) = self.holds_too_many(peer, r, within)? {
             return Ok(self.refuse(*refusal));
         }
@@ -29,9 +20,9 @@ impl<E: Engine, S: System> Book<E, S> {
         self.check_class(r, room)?;
         self.check_value(r, room, within)?;
         self.purse_named(peer, r.purse.as_deref(), room)?;
-        if let Some(id) = self.holder_of(r).map(|h| h.record.id) {
-            self.end_trial(id);
-        }
+        self.check_free(r, |_| true)?;
+        let trials: Vec<u32> = self.holders_of(r).map(|h| h.record.id).collect();
+        trials.into_iter().for_each(|id| self.end_trial(id));
         if let Some(group) = within {
             let (budget, period) = (r.budget_ns, r.period_ns);
             self.part(group, &Newcomer { uid: peer.uid, budget, period, weight: None })?;
@@ -52,16 +43,31 @@ impl<E: Engine, S: System> Book<E, S> {
         }
     }
 
+    /// Whether nobody of those that `of` says has a reservation for that process or thread but on trial.
+    fn check_free(&self, r: &Reserve, of: impl Fn(&Held) -> bool) -> Result<(), Problem> {
+        let stays = |h: &&Held| (r.trial || !h.record.trial) && of(h);
+        let Some(h) = self.holders_of(r).find(stays) else { return Ok(()) };
+        let whose = match h.record.thread {
+            0 => format!("process {}", r.pid),
+            tid => format!("thread {tid} of process {}", r.pid),
+        };
+        problem(
+            format!("{whose} already has reservation {}", h.record.id),
+            "release that one first",
+        )
+    }
+
     /// Who has a reservation for that process or thread already. Threads may have one each, but not beside one of the
     /// whole process, which is theirs, too.
-    fn holder_of(&self, r: &Reserve) -> Option<&Held> {
-        let thread = r.thread.unwrap_or(0);
-        let lives = |h: &&Held| {
-            let gone = h.watch.as_ref().is_none_or(|watch| self.system.gone(watch));
-            h.state == State::Live && h.record.pid == r.pid && !gone
+    fn holders_of(&self, r: &Reserve) -> impl Iterator<Item = &Held> {
+        let (pid, thread) = (r.pid, r.thread.unwrap_or(0));
+        let same = move |h: &&Held| {
+            h.state == State::Live
+                && h.record.pid == pid
+                && (thread == 0 || [0, thread].contains(&h.record.thread))
         };
-        let same = |h: &&Held| thread == 0 || [0, thread].contains(&h.record.thread);
-        self.held.values().filter(|h| h.record.pid == r.pid).filter(lives).find(same)
+        let lives = |h: &&Held| h.watch.as_ref().is_some_and(|watch| !self.system.gone(watch));
+        self.held.values().filter(same).filter(lives)
     }
 
     /// The refusal, if this user holds as many reservations as one may.
@@ -403,7 +409,8 @@ impl<E: Engine, S: System> Book<E, S> {
             draws: Vec::new(),
         };
         self.held.insert(id, held);
-        let (joined, left_out) = self.enlist(r.pid, r.thread, id);
+        let until = Instant::now() + LOOKING_MOST;
+        let (joined, left_out) = self.enlist(r.pid, r.thread, id, until);
         // What was looked at by number may have been another process since: the watch says whether it was.
         if let Err(problem) = self.confirm(peer, id) {
             self.close(id);
@@ -419,7 +426,7 @@ impl<E: Engine, S: System> Book<E, S> {
             );
         }
         if r.descendants {
-            self.enlist_descendants(peer, r.pid, id);
+            self.enlist_descendants(peer, r.pid, id, until);
         }
         self.divide(within);
         if left_out > 0 {
@@ -478,14 +485,19 @@ impl<E: Engine, S: System> Book<E, S> {
 
     /// Puts all threads of a process, or one, under a reservation: how many joined, how many could not.
     /// What they create meanwhile inherits, or is found by another look.
-    pub(super) fn enlist(&mut self, pid: u32, only: Option<u32>, id: u32) -> (usize, usize) {
+    pub(super) fn enlist(
+        &mut self,
+        pid: u32,
+        only: Option<u32>,
+        id: u32,
+        until: Instant,
+    ) -> (usize, usize) {
         let wanted = |tid: &i32| only.is_none_or(|only| *tid as u32 == only);
         let (mut joined, mut left_out) = (0, Vec::new());
         let mut seen = std::collections::BTreeSet::new();
-        let begin = Instant::now();
         for _ in 0..LOOKS {
             // Whoever goes on making threads is not to keep everybody waiting.
-            if begin.elapsed() > LOOKING_MOST {
+            if Instant::now() > until {
                 break;
             }
             let threads = self.system.threads(pid).unwrap_or_default();

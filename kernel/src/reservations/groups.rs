@@ -184,6 +184,11 @@ impl<E: Engine, S: System> Book<E, S> {
         std::iter::successors(Some(id), |id| self.held.get(id)?.within).count()
     }
 
+    /// The one of the groups that `id` is in that is in no other.
+    fn outermost_of(&self, id: u32) -> u32 {
+        std::iter::successors(Some(id), |id| self.held.get(id)?.within).last().unwrap_or(id)
+    }
+
     /// The group of this user that is in no other.
     fn outermost(&self, uid: u32) -> Option<&Held> {
         self.groups().find(|h| h.record.uid == uid && h.within.is_none())
@@ -213,13 +218,18 @@ impl<E: Engine, S: System> Book<E, S> {
                 "choose other CPUs, or another group",
             );
         }
-        // Bound to some of them it could ask more of these than the group has there.
-        let lacks = at.cpus & self.online & !cpus;
+        // Bound to some of them it could ask more of these than the group has there; and others that come or go may change
+        // which the group has now.
+        let settings = &self.rooms[self.held[&group].room].settings;
+        let every = self.held[&self.outermost_of(group)].demand.cpus.as_ref();
+        let every = every.map_or(settings.set & settings.usable, |list| mask_of(list));
+        let domain = settings.domains().into_iter().find(|domain| domain & at.cpus != 0);
+        let lacks = every & domain.unwrap_or(u64::MAX) & !cpus;
         if lacks != 0 {
-            let there = name_cpus(&cpus_of(at.cpus & self.online));
+            let there = name_cpus(&cpus_of(every & domain.unwrap_or(u64::MAX)));
             return problem(
                 format!(
-                    "the group is served on {there}, and this may not use {}",
+                    "the group may be served on {there}, and this may not use {}",
                     name_cpus(&cpus_of(lacks))
                 ),
                 "make the group for CPUs that each member may use (`onbeat group add --cpus`), or change the process's \

@@ -77,7 +77,9 @@ impl<E: Engine, S: System> Book<E, S> {
         let pending = held.later.take();
         let (room, uid, demand, place) =
             (held.room, held.record.uid, held.demand.clone(), held.place.clone());
-        if !self.rooms[room].admission.release(id) {
+        // Kept in its place, if it stays booked: others may have come that fit beside it as it is only.
+        let key = self.next_key();
+        if !self.rooms[room].admission.rename(id, key) && !self.rooms[room].admission.release(id) {
             return;
         }
         let (now, last) = (monotonic(), last.unwrap_or_default());
@@ -93,7 +95,7 @@ impl<E: Engine, S: System> Book<E, S> {
             let states = others.filter_map(|(other, _)| self.engine.server(*other));
             until = until.min(states.map(|server| behind(&server, now)).max().unwrap_or(0));
         }
-        self.hold(room, uid, demand, place, until);
+        self.hold(room, key, uid, demand, place, until);
         self.rearrange(room);
     }
 
@@ -102,16 +104,22 @@ impl<E: Engine, S: System> Book<E, S> {
     pub(super) fn vacate(&mut self, id: u32, last: &ob_server) {
         let Held { room, record, demand, place, .. } = &self.held[&id];
         let (room, uid, demand, place) = (*room, record.uid, demand.clone(), place.clone());
-        self.hold(room, uid, demand, place, anew(last, last.hard != 0));
+        let key = self.next_key();
+        self.hold(room, key, uid, demand, place, anew(last, last.hard != 0));
     }
 
-    fn hold(&mut self, room: usize, uid: u32, demand: Demand, place: Place, until: u64) {
+    fn next_key(&mut self) -> u32 {
+        self.left = (self.left + 1) % (FIRST >> 1);
+        FIRST | self.left
+    }
+
+    fn hold(&mut self, room: usize, key: u32, uid: u32, demand: Demand, place: Place, until: u64) {
         if until <= monotonic() {
+            self.rooms[room].admission.release(key);
             return;
         }
-        self.left = (self.left + 1) % (FIRST >> 1);
         let demand = Demand { name: format!("{}, given back", demand.name), ..demand };
-        let leaving = Leaving { key: FIRST | self.left, uid, demand, place, until };
+        let leaving = Leaving { key, uid, demand, place, until };
         leaving.book(&mut self.rooms[room].admission);
         self.rooms[room].leaving.push(leaving);
     }

@@ -19,6 +19,11 @@ use crate::system::System;
 /// A load that is still booked is no more from that time on, but this demand.
 pub(super) type Later = Option<(Instant, Demand)>;
 
+/// Whether who moves leaves CPUs that were tested with it.
+fn leaves(had: &Place, has: &Place) -> bool {
+    has.domain != had.domain || (had.apart && has.cpus != had.cpus)
+}
+
 impl<E: Engine, S: System> Book<E, S> {
     /// Reservation `id`, no group and no member of one, has `budget` ns in each `period` ns from its next period on.
     pub(super) fn resize(
@@ -94,7 +99,7 @@ impl<E: Engine, S: System> Book<E, S> {
             return problem(format!("reservation {id} keeps its budget: {e:#}"), "ask again");
         }
         self.rooms[room].admission = admission;
-        if place.domain != had.domain {
+        if leaves(&had, &place) {
             self.vacate(id, &last);
         }
         let (online, policy) = (self.online, self.rooms[room].settings.policy());
@@ -122,6 +127,11 @@ impl<E: Engine, S: System> Book<E, S> {
         };
         let Some((_, demand)) = held.later.take_if(|(at, _)| Instant::now() >= *at) else { return };
         let (place, fits) = self.rooms[held.room].admission.keep(id, &demand, &held.place);
+        if leaves(&held.place, &place) {
+            let last = self.engine.server(id).unwrap_or_default();
+            self.vacate(id, &last);
+        }
+        let held = self.held.get_mut(&id).expect("just read");
         let (moved, room) = (place != held.place, held.room);
         (held.demand, held.place) = (demand, place.clone());
         let (user, said) = (held.record.uid, Self::mark(held, fits));

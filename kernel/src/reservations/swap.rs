@@ -202,6 +202,7 @@ impl<E: Engine, S: System> Book<E, S> {
             );
         }
         self.rooms[room].leaving.iter().for_each(|l| l.book(&mut admission));
+        admission.tidy();
         // Those that came later may have changed where others are.
         for p in planned.iter_mut().filter(|p| p.fits) {
             if let Some(at) = admission.place_of(p.id) {
