@@ -262,7 +262,7 @@ fn under_edzl_nor_where_some_may_use_some_cpus_only_and_others_bind_themselves()
     for policy in isolating(|order| order.sets != Sets::Partitioned && !order.key.ranks()) {
         for (equal, most) in [(true, 0), (false, 2 * MS)] {
             let make = |seed| sets::bound(seed, policy.order, equal, true);
-            let found = play(4_000_000, sets() / 25, make, &[policy]);
+            let found = play(4_000_000, sets() / 50, make, &[policy]);
             assert!(found.worst <= most, "{} ns late under {}", found.worst, found.place);
         }
     }
