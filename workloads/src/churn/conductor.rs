@@ -295,8 +295,8 @@ impl Conductor {
         let took = begin.elapsed();
         let seen = watch.end();
         self.slowest = self.slowest.max(took);
-        if let Some(seen) = &seen {
-            eprintln!("onbeat-churn: CPU {cpu} took {took:.1?} to go {way}:{seen}");
+        if seen.is_some() {
+            eprintln!("onbeat-churn: CPU {cpu} took {took:.1?} to go {way}");
         }
         if took > HOTPLUG_MOST {
             self.past.extend(seen);

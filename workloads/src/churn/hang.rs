@@ -30,7 +30,10 @@ impl Watch {
                 if wait.recv_timeout(time) != Err(RecvTimeoutError::Timeout) {
                     break;
                 }
-                seen.get_or_insert_with(String::new).push_str(&look());
+                let sight = look();
+                // At once: who waits for the CPU may wait for ever.
+                eprintln!("onbeat-churn: a CPU that comes or goes hangs{sight}");
+                seen.get_or_insert_with(String::new).push_str(&sight);
             }
             seen
         });
