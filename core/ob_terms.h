@@ -29,6 +29,8 @@
 
 /* Best-effort time slice, ns. */
 #define OB_SLICE 4000000
+/* Where a kernel's ticks end it: of 4 ms, one that begins just after a tick would see two. */
+#define OB_SLICE_TICKS 3500000
 
 /* Weight of nice 0 among best-effort threads. */
 #define OB_WEIGHT 1024

@@ -18,8 +18,9 @@ mod jobs;
 mod sections;
 mod special;
 
-/// Time slice of best-effort work, ns: the kernel shell's.
+/// Time slice of best-effort work, ns; and where ticks end it, the kernel shell's.
 const SLICE: u64 = ffi::OB_SLICE as u64;
+const SLICE_TICKS: u64 = ffi::OB_SLICE_TICKS as u64;
 
 /// How much a simulation records.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -347,7 +348,7 @@ impl Engine {
         let prev = self.cpus[cpu].task;
         let next = self.core.pick(cpu as u32, prev, now);
         let slices = next != NOBODY && self.tasks[next].best_effort;
-        let slice = if slices { now + SLICE } else { u64::MAX };
+        let slice = if slices { self.turn_ends(now) } else { u64::MAX };
         if next == prev {
             self.cpus[cpu].slice = slice;
             return;
@@ -386,17 +387,27 @@ impl Engine {
         }
     }
 
+    /// When a turn of best effort ends that begins `now`.
+    fn turn_ends(&self, now: u64) -> u64 {
+        let Overheads { tick, tick_phase, .. } = self.overheads;
+        match tick {
+            0 => now + SLICE,
+            _ => (now + SLICE_TICKS + tick - 1 - tick_phase) / tick * tick + tick_phase,
+        }
+    }
+
     /// The task that `cpu` has changed over to begins to run: the change is nobody's service, as in
     /// the kernel, where it lies between `stopping` and `running`.
     fn begin(&mut self, cpu: usize) {
         let now = self.now;
+        let turn_ends = self.turn_ends(now);
         let c = &mut self.cpus[cpu];
         let t = &self.tasks[c.task];
         let slices = t.best_effort;
         c.switch = u64::MAX;
         c.start = now;
         c.finish = now + t.remaining;
-        c.slice = if slices { now + SLICE } else { u64::MAX };
+        c.slice = if slices { turn_ends } else { u64::MAX };
         self.core.run(cpu as u32, c.task, now);
         if t.woke != u64::MAX {
             self.woken(cpu);

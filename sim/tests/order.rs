@@ -214,7 +214,12 @@ fn set_of(case: &Case) -> TaskSet {
         max_share: None,
         clusters: 1,
         kernel: Kernel::Plain,
-        overheads: Overheads { dispatch: 3_000, preemption: 1_000, migration: 2_000, wake: 0 },
+        overheads: Overheads {
+            dispatch: 3_000,
+            preemption: 1_000,
+            migration: 2_000,
+            ..Overheads::default()
+        },
         groups: Vec::new(),
         purses: Vec::new(),
         resources: Vec::new(),

@@ -47,7 +47,7 @@ pub fn remarks(set: &TaskSet, tested: bool) -> String {
             );
         }
     }
-    let wake = set.overheads.wake;
+    let Overheads { wake, tick, tick_phase, .. } = set.overheads;
     if wake > 0 {
         let _ = writeln!(
             text,
@@ -56,7 +56,7 @@ pub fn remarks(set: &TaskSet, tested: bool) -> String {
             format_duration(wake)
         );
     }
-    if set.overheads != (Overheads { wake, ..Overheads::default() }) {
+    if set.overheads != (Overheads { wake, tick, tick_phase, ..Overheads::default() }) {
         text += "\nThe costs of `[overheads]` are not counted, which `onbeat sim` charges: add to each task as `overhead` what a\n\
                  job of it may pay, a dispatch and a preemption for each that may come before it.\n";
     }

@@ -55,8 +55,7 @@ struct {
 /* Every program that touches the arena must name it. */
 #define USE_ARENA() asm volatile("" ::"r"(&arena))
 
-/* The tick ends it: of 4 ms, one that begins just after a tick would see two of them. */
-#define BE_SLICE 3500000ULL
+#define BE_SLICE ((u64)OB_SLICE_TICKS)
 
 /* The core's view of a thread of this class. */
 static __always_inline ob_task_p task_of(const struct task_struct *p)

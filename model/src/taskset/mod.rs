@@ -170,6 +170,13 @@ pub struct Overheads {
     pub migration: u64,
     /// A job's thread wakes up to that much after its release; no CPU time.
     pub wake: u64,
+    /// Turns of best effort end with ticks so far apart, as a kernel's do (250 a second: 4 ms); 0: each after 4 ms. No
+    /// CPU time.
+    #[serde(default)]
+    pub tick: u64,
+    /// When one of these ticks is, below `tick`.
+    #[serde(default)]
+    pub tick_phase: u64,
 }
 
 /// One `[[task]]` entry: `count` equal periodic tasks. Times in ns.

@@ -463,12 +463,24 @@ fn kernel(top: &Table<'_, '_>) -> Result<Kernel, Fault> {
 }
 
 fn overheads(top: &Table<'_, '_>) -> Result<Overheads, Fault> {
-    let known = ["dispatch", "preemption", "migration", "wake"];
+    let known = ["dispatch", "preemption", "migration", "wake", "tick", "tick_phase"];
     let Some(t) = top.table("overheads", "[overheads]", "{ dispatch = \"2us\" }", &known)? else {
         return Ok(Overheads::default());
     };
     let get = |key| Ok(t.duration(key, 0, limits::OVERHEAD)?.map_or(0, |d| d.value));
+    let tick = get("tick")?;
+    let phase = t.duration("tick_phase", 0, limits::OVERHEAD)?;
+    if let Some(phase) = phase.as_ref().filter(|phase| phase.value >= tick) {
+        let reason = format!("there is no tick after {}", format_duration(phase.value));
+        return fault(
+            phase.at,
+            reason,
+            "write a tick_phase below `tick`, which says how far apart ticks are",
+        );
+    }
     Ok(Overheads {
+        tick,
+        tick_phase: phase.map_or(0, |phase| phase.value),
         dispatch: get("dispatch")?,
         preemption: get("preemption")?,
         migration: get("migration")?,

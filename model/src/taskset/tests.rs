@@ -67,7 +67,7 @@ fn every_key_arrives_where_it_belongs() {
     assert_eq!(set.kernel, Kernel::Rt);
     assert_eq!(
         set.overheads,
-        Overheads { dispatch: 2 * US, preemption: US, migration: 5 * US, wake: 0 }
+        Overheads { dispatch: 2 * US, preemption: US, migration: 5 * US, ..Overheads::default() }
     );
     let movie = &set.tasks[0];
     assert_eq!((movie.count, movie.period, movie.deadline), (6, 41 * MS, 40 * MS));
@@ -192,6 +192,12 @@ fn each_mistake_is_blamed_on_its_line_with_a_remedy() {
         (top("kernel = \"windows\""), 3, "\"plain\" or \"rt\""),
         (top("overheads = { dispatch = \"2s\" }"), 3, "at most 1s"),
         (top("overheads = { despatch = \"2us\" }"), 3, "did you mean \"dispatch\"?"),
+        (
+            top("overheads = { tick = \"4ms\", tick_phase = \"4ms\" }"),
+            3,
+            "there is no tick after 4ms",
+        ),
+        (top("overheads = { tick_phase = \"1us\" }"), 3, "below `tick`"),
         (top("best_effort = { nice = 1 }"), 3, "add count = 8"),
         (top("best_effort = { count = 1, nice = 20 }"), 3, "between -20 and 19"),
         (top("best_effort = { count = 1001 }"), 3, "between 0 and 1000"),

@@ -36,13 +36,16 @@ impl TaskSet {
             line(&mut text, "max_share", &quoted(&format_percent(share)));
         }
         if self.overheads != Overheads::default() {
-            let Overheads { dispatch, preemption, migration, wake } = self.overheads;
+            let Overheads { dispatch, preemption, migration, wake, tick, tick_phase } =
+                self.overheads;
             text.push_str("\n[overheads]\n");
             for (key, ns) in [
                 ("dispatch", dispatch),
                 ("preemption", preemption),
                 ("migration", migration),
                 ("wake", wake),
+                ("tick", tick),
+                ("tick_phase", tick_phase),
             ] {
                 line(&mut text, key, &time(ns));
             }
