@@ -470,7 +470,7 @@ fn overheads(top: &Table<'_, '_>) -> Result<Overheads, Fault> {
     let get = |key| Ok(t.duration(key, 0, limits::OVERHEAD)?.map_or(0, |d| d.value));
     let tick = get("tick")?;
     let phase = t.duration("tick_phase", 0, limits::OVERHEAD)?;
-    if let Some(phase) = phase.as_ref().filter(|phase| phase.value >= tick) {
+    if let Some(phase) = phase.as_ref().filter(|phase| phase.value > 0 && phase.value >= tick) {
         let reason = format!("there is no tick after {}", format_duration(phase.value));
         return fault(
             phase.at,
