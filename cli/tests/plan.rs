@@ -2,13 +2,13 @@
 //! What the service grants is served by the scheduler where the simulator serves it, on the same terms.
 
 use std::cell::RefCell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::rc::Rc;
 
 use onbeat_analysis::plan::Place;
 use onbeat_core::ffi::ob_server;
-use onbeat_kernel::arena::{Wakes, Waking};
+use onbeat_kernel::arena::{Member, Wakes, Waking};
 use onbeat_kernel::engine::Engine;
 use onbeat_kernel::reservations::{Book, Peer};
 use onbeat_kernel::scheduler::{Reservation, Rule};
@@ -34,8 +34,16 @@ impl Engine for Notes {
         Ok(self.made.borrow().len() as u32 - 1)
     }
 
-    fn assign(&mut self, _: i32, _: Option<u32>) -> anyhow::Result<()> {
+    fn assign(&mut self, _: i32, _: u32) -> anyhow::Result<()> {
         Ok(())
+    }
+
+    fn leave(&mut self, _: &Member) -> anyhow::Result<()> {
+        Ok(())
+    }
+
+    fn retire(&mut self, _: u32) -> anyhow::Result<bool> {
+        Ok(true)
     }
 
     fn release(&mut self, _: u32) -> anyhow::Result<bool> {
@@ -70,7 +78,7 @@ impl Engine for Notes {
         None
     }
 
-    fn members(&self, _: u32) -> Vec<i32> {
+    fn members(&self, _: u32) -> Vec<Member> {
         Vec::new()
     }
 
@@ -115,7 +123,7 @@ impl System for Crowd {
         Ok(vec![pid as i32])
     }
 
-    fn descendants(&self, _: u32) -> Vec<u32> {
+    fn descendants(&self, _: u32, _: &BTreeSet<u32>) -> Vec<u32> {
         Vec::new()
     }
 

@@ -64,6 +64,17 @@ pub struct Purse {
     pub segments: Vec<(u64, u64, u64)>,
 }
 
+/// A thread that belongs to a reservation. Its number may be another's by now: who it is to the core is exact.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Member {
+    /// Its number, as far as the core has been told.
+    pub tid: i32,
+    /// Its place in the arena.
+    pub(crate) slot: usize,
+    /// Whose that place is.
+    pub(crate) payload: u64,
+}
+
 /// The arena as this process sees it.
 pub struct Arena {
     base: *mut shell::shell,
@@ -204,7 +215,7 @@ impl Arena {
     }
 
     /// Threads that belong to reservation `id`, those shut out of its CPUs included.
-    pub fn members(&self, id: u32) -> Vec<i32> {
+    pub fn members(&self, id: u32) -> Vec<Member> {
         let s = self.shell();
         if u64::from(id) >= s.nr_servers {
             return Vec::new();
@@ -213,12 +224,16 @@ impl Arena {
         unsafe {
             let server = s.servers.add(id as usize);
             (0..s.nr_tasks as usize)
-                .map(|i| s.tasks.add(i))
-                .filter(|t| {
-                    (&raw const (**t).server).read_volatile() == server
-                        || (&raw const (**t).home).read_volatile() == server
+                .filter(|slot| {
+                    let t = s.tasks.add(*slot);
+                    (&raw const (*t).server).read_volatile() == server
+                        || (&raw const (*t).home).read_volatile() == server
                 })
-                .map(|t| (&raw const (*t).tid).read_volatile() as i32)
+                .map(|slot| {
+                    let t = s.tasks.add(slot);
+                    let payload = (&raw const (*t).payload).read_volatile();
+                    Member { tid: (&raw const (*t).tid).read_volatile() as i32, slot, payload }
+                })
                 .collect()
         }
     }

@@ -7,7 +7,7 @@ use anyhow::Result;
 use onbeat_analysis::plan::Place;
 use onbeat_core::ffi::{OB_USE_RESERVED, ob_cpu, ob_server};
 
-use crate::arena::{Purse, Wakes, Waking};
+use crate::arena::{Member, Purse, Wakes, Waking};
 use crate::machine::monotonic;
 use crate::scheduler::{Reservation, Rule, Scheduler};
 
@@ -18,11 +18,21 @@ pub trait Engine {
     /// # Errors
     /// All places are taken.
     fn reserve(&mut self, r: &Reservation) -> Result<u32>;
-    /// Puts a thread under a reservation or back to best effort.
+    /// Puts a thread under a reservation.
     ///
     /// # Errors
     /// There is no such thread, or the scheduler does not hold it.
-    fn assign(&mut self, tid: i32, id: Option<u32>) -> Result<()>;
+    fn assign(&mut self, tid: i32, id: u32) -> Result<()>;
+    /// Puts a thread of a reservation back to best effort; nothing happens if it has ended.
+    ///
+    /// # Errors
+    /// The scheduler does not answer.
+    fn leave(&mut self, member: &Member) -> Result<()>;
+    /// Closes a reservation that has no threads to those that have been told to join it, too: whether it has none.
+    ///
+    /// # Errors
+    /// The scheduler does not answer.
+    fn retire(&mut self, id: u32) -> Result<bool>;
     /// Closes a reservation to new threads, and frees it once it has none; whether that is so.
     ///
     /// # Errors
@@ -58,7 +68,7 @@ pub trait Engine {
     /// State and counters of a reservation.
     fn server(&self, id: u32) -> Option<ob_server>;
     /// Threads that belong to a reservation.
-    fn members(&self, id: u32) -> Vec<i32>;
+    fn members(&self, id: u32) -> Vec<Member>;
     /// Threads that have woken of late, and when.
     ///
     /// # Errors
@@ -81,9 +91,17 @@ impl Engine for Scheduler<'_> {
         Scheduler::reserve(self, r)
     }
 
-    fn assign(&mut self, tid: i32, id: Option<u32>) -> Result<()> {
+    fn assign(&mut self, tid: i32, id: u32) -> Result<()> {
         // A thread that runs right now is made to switch by the scheduler itself.
         Scheduler::assign(self, tid, id).map(drop)
+    }
+
+    fn leave(&mut self, member: &Member) -> Result<()> {
+        Scheduler::leave(self, member)
+    }
+
+    fn retire(&mut self, id: u32) -> Result<bool> {
+        Scheduler::retire(self, id)
     }
 
     fn release(&mut self, id: u32) -> Result<bool> {
@@ -118,7 +136,7 @@ impl Engine for Scheduler<'_> {
         self.arena.server(id)
     }
 
-    fn members(&self, id: u32) -> Vec<i32> {
+    fn members(&self, id: u32) -> Vec<Member> {
         self.arena.members(id)
     }
 

@@ -83,9 +83,9 @@ pub fn online() -> Result<Vec<u32>, String> {
     cpu_list("online")
 }
 
-/// As many threads as the kernel allows in all, the smaller of `threads-max` and `pid_max`; within what is sensible
-/// to set memory aside for (2^12 to 2^18), the least if it cannot be read. Room for all of them means that nobody
-/// fills the scheduler's table before the kernel refuses threads.
+/// As many threads as the kernel allows in all, the smaller of `threads-max` and `pid_max`; 2^12 at least, or if it
+/// cannot be read, and 2^22 at most, the greatest `pid_max` there is. Room for all of them means that nobody fills the
+/// scheduler's table before the kernel refuses threads.
 pub fn threads_most() -> usize {
     let limit = |name: &str| {
         let text = fs::read_to_string(format!("/proc/sys/kernel/{name}")).ok()?;
@@ -93,7 +93,7 @@ pub fn threads_most() -> usize {
     };
     let most = [limit("threads-max"), limit("pid_max")].into_iter().flatten().min();
     // Idle threads and the like count in neither.
-    (most.unwrap_or(0) + 256).clamp(1 << 12, 1 << 18)
+    (most.unwrap_or(0) + 256).clamp(1 << 12, 1 << 22)
 }
 
 /// As `uname -r` prints it.
@@ -299,7 +299,7 @@ mod tests {
             text.trim().parse::<usize>().unwrap()
         };
         let most = allowed("threads-max").min(allowed("pid_max"));
-        assert!(threads_most() > most || threads_most() == 1 << 18, "{most}");
+        assert!(threads_most() > most || threads_most() == 1 << 22, "{most}");
     }
 
     #[test]

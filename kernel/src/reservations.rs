@@ -161,6 +161,10 @@ pub struct Book<E, S> {
     online: u64,
     above: Above,
     above_at: Instant,
+    /// How long it took to look.
+    above_took: Duration,
+    /// When those whose threads had not left are looked at again, at the earliest; of the monotonic clock, ns.
+    lapse_at: u64,
     notices: Vec<Notice>,
     /// Who beats, as found when it was looked last.
     beating: Option<beats::Beating>,
@@ -200,6 +204,8 @@ impl<E: Engine, S: System> Book<E, S> {
             online,
             above: Above::default(),
             above_at: Instant::now(),
+            above_took: Duration::ZERO,
+            lapse_at: 0,
             notices: Vec::new(),
             beating: None,
             idle: RefCell::new(None),

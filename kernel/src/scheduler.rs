@@ -12,7 +12,7 @@ use onbeat_analysis::plan::Place;
 use onbeat_core::ffi::{OB_MAX_GROUPS, OB_NO_ACCOUNT, ob_terms};
 use scx_utils::{scx_ops_attach, scx_ops_load, scx_ops_open, uei_exited};
 
-use crate::arena::{Arena, Layout, Wakes, shell};
+use crate::arena::{Arena, Layout, Member, Wakes, shell};
 use crate::bpf_skel::{BpfSkel, BpfSkelBuilder};
 use crate::costs::{Account, Cost};
 use crate::exit::Exit;
@@ -266,20 +266,42 @@ impl<'a> Scheduler<'a> {
         Ok(self.arena.wakes())
     }
 
-    /// Puts thread `tid` under reservation `id`, or back to best effort. Returns whether that is
-    /// done (true) or will be at the thread's next switch.
+    /// Puts thread `tid` under reservation `id`. Returns whether that is done (true) or will be at the thread's next
+    /// switch.
     ///
     /// # Errors
     /// No such thread, or one that the scheduler does not hold (a real-time or kernel thread).
-    pub fn assign(&mut self, tid: i32, id: Option<u32>) -> Result<bool> {
-        let assign =
-            shell::shell_assign { tid, id: id.map_or(-1, |id| id as i32), ..Default::default() };
+    pub fn assign(&mut self, tid: i32, id: u32) -> Result<bool> {
+        let assign = shell::shell_assign { tid, id: id as i32, ..Default::default() };
         let done = self.ask(shell::SHELL_ASSIGN, |ask| ask.assign = assign)?.assign;
         match done.result {
             0 => Ok(true),
             1 => Ok(false),
             _ => bail!("thread {tid} is not under this scheduler"),
         }
+    }
+
+    /// Puts a thread of a reservation back to best effort, unless it has ended.
+    ///
+    /// # Errors
+    /// The kernel side does not answer.
+    pub fn leave(&mut self, member: &Member) -> Result<()> {
+        let Member { slot, payload, .. } = *member;
+        // SAFETY: a slot of the pool, as `Arena::members` found it; only its address is reckoned.
+        let task = unsafe { self.arena.shell().tasks.add(slot) };
+        let assign = shell::shell_assign { task, payload, tid: 0, id: -1, ..Default::default() };
+        self.ask(shell::SHELL_ASSIGN, |ask| ask.assign = assign).map(drop)
+    }
+
+    /// Closes reservation `id`, if it has no threads, to those that have been told to join it, too; returns whether it
+    /// has none.
+    ///
+    /// # Errors
+    /// The kernel side does not answer.
+    pub fn retire(&mut self, id: u32) -> Result<bool> {
+        let release = shell::shell_release { id: id as i32, stays: 1, ..Default::default() };
+        let done = self.ask(shell::SHELL_RELEASE, |ask| ask.release = release)?.release;
+        Ok(done.result == 0)
     }
 
     /// Moves reservation `id` to `cpus` of `domain`, or splits it anew; its account's rate is `rate` from now on, which
@@ -299,7 +321,7 @@ impl<'a> Scheduler<'a> {
     /// # Errors
     /// The kernel side does not answer.
     pub fn release(&mut self, id: u32) -> Result<bool> {
-        let release = shell::shell_release { id: id as i32, result: 0 };
+        let release = shell::shell_release { id: id as i32, ..Default::default() };
         let done = self.ask(shell::SHELL_RELEASE, |ask| ask.release = release)?.release;
         Ok(done.result == 0)
     }

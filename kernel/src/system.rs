@@ -84,8 +84,9 @@ pub trait System {
     /// # Errors
     /// As [`System::facts`].
     fn crowd(&self, pid: u32) -> io::Result<usize>;
-    /// Processes that descend from it, in no order, as far as their parents live.
-    fn descendants(&self, pid: u32) -> Vec<u32>;
+    /// Processes that descend from it, in no order, as far as their parents live, without those `but` and what descends
+    /// from these.
+    fn descendants(&self, pid: u32, but: &BTreeSet<u32>) -> Vec<u32>;
     /// Whose a thread is.
     ///
     /// # Errors
@@ -161,8 +162,8 @@ impl System for Proc {
         Ok(fs::metadata(format!("/proc/{pid}/task"))?.nlink().saturating_sub(2) as usize)
     }
 
-    fn descendants(&self, pid: u32) -> Vec<u32> {
-        descendants(pid)
+    fn descendants(&self, pid: u32, but: &BTreeSet<u32>) -> Vec<u32> {
+        descendants(pid, but)
     }
 
     fn owner(&self, tid: i32) -> io::Result<Owner> {
@@ -219,8 +220,9 @@ fn note_idle(stat: &str, tick: u64) -> BTreeMap<u32, u64> {
     stat.lines().filter_map(one).collect()
 }
 
-/// Processes that descend from process `pid`, in no order, as far as their parents live.
-pub fn descendants(pid: u32) -> Vec<u32> {
+/// Processes that descend from process `pid`, in no order, as far as their parents live, without those `but` and what
+/// descends from these: by one look at all there are.
+pub fn descendants(pid: u32, but: &BTreeSet<u32>) -> Vec<u32> {
     let mut children: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
     for child in fs::read_dir("/proc").into_iter().flatten().flatten() {
         let Some(child) = child.file_name().to_str().and_then(|name| name.parse().ok()) else {
@@ -230,7 +232,9 @@ pub fn descendants(pid: u32) -> Vec<u32> {
         // proc(5): field 4, behind a name that may hold anything.
         let stat = String::from_utf8_lossy(&stat);
         let parent = stat.rsplit_once(')').and_then(|(_, rest)| rest.split_whitespace().nth(1));
-        if let Some(parent) = parent.and_then(|parent| parent.parse().ok()) {
+        if let Some(parent) = parent.and_then(|parent| parent.parse().ok())
+            && !but.contains(&child)
+        {
             children.entry(parent).or_default().push(child);
         }
     }

@@ -145,7 +145,7 @@ pub struct Kin {
 impl Kin {
     /// Looks at them: their numbers, and the CPU time they have used since the look before, ns.
     pub fn look(&mut self, pid: u32) -> (Vec<u32>, u64) {
-        let mut all = descendants(pid);
+        let mut all = descendants(pid, &Default::default());
         all.push(pid);
         let now: BTreeMap<u32, u64> =
             all.iter().filter_map(|pid| Some((*pid, cpu_time(*pid).ok()?))).collect();

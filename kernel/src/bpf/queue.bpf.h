@@ -132,6 +132,9 @@ void BPF_STRUCT_OPS(onbeat_enqueue, struct task_struct *p, u64 enq_flags)
 	}
 	now = bpf_ktime_get_ns();
 	cpus = cpus_of(p);
+	/* One that executes a program in place of its process takes over the number of that. */
+	if (t->tid != (u32)p->pid)
+		t->tid = p->pid;
 	LOCKED(fx)
 	{
 		if (t->server || t->home) {

@@ -105,7 +105,13 @@ static __always_inline int release(struct shell_release __arena *arg, u64 now)
 		return 0;
 	sv = &shell->servers[id];
 	arg->result = -EBUSY;
+	if (arg->stays && sv->threads)
+		return 0;
 	sv->used = 2;
+	if (arg->stays) {
+		arg->result = 0;
+		return 0;
+	}
 	if (sv->draws)
 		ob_draw_unmake(&shell->ob, sv, now);
 	if (sv->threads)
@@ -204,7 +210,7 @@ int ask(void *ctx)
 			OB_PUBLISH(shell->asked, SHELL_ANSWERED);
 			return 0;
 		}
-		if (r->kind == SHELL_ASSIGN && !assign_find(&r->assign)) {
+		if (r->kind == SHELL_ASSIGN && r->assign.tid && !assign_find(&r->assign)) {
 			OB_PUBLISH(shell->asked, SHELL_ANSWERED);
 			return 0;
 		}

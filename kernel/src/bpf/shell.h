@@ -25,7 +25,7 @@ struct shell_reserve {
 struct shell_assign {
 	struct ob_task OB_ARENA *task; /* the thread to the core, and ... */
 	u64 payload;                   /* ... to the kernel: `ask` looks them up */
-	s32 tid;
+	s32 tid;                       /* 0: both are given */
 	s32 id;
 	s32 result; /* out: 0 done, 1 at the next switch (the thread runs now), or negative errno */
 };
@@ -60,10 +60,13 @@ struct shell_reorder {
 /* Slots that one such request goes through. */
 enum shell_step { SHELL_STEP = 256 };
 
-/* Reservation `id` is to go: -EBUSY until its threads have left; it takes no more. */
+/* Reservation `id` is to go: -EBUSY until its threads have left; it takes no more. One that `stays`
+ * keeps its place without any, and -EBUSY leaves it as it is. */
 struct shell_release {
 	s32 id;
 	s32 result;
+	u32 stays;
+	u32 pad;
 };
 
 enum shell_kind {

@@ -25,30 +25,27 @@ impl<E: Engine, S: System> Book<E, S> {
             let facts = book.system.facts(child, None);
             facts.is_ok_and(|facts| peer.uid == 0 || facts.uids.iter().eq([&peer.uid]))
         };
-        let mut family: BTreeSet<u32> = self.system.descendants(pid).into_iter().collect();
-        let reserved = self.held.values().map(|held| held.record.pid);
-        let reserved: Vec<u32> = reserved.filter(|other| family.contains(other)).collect();
-        for other in reserved {
-            family.remove(&other);
-            for below in self.system.descendants(other) {
-                family.remove(&below);
-            }
-        }
+        let reserved: BTreeSet<u32> = self.held.values().map(|held| held.record.pid).collect();
+        let family: BTreeSet<u32> = self.system.descendants(pid, &reserved).into_iter().collect();
         let mut family: Vec<u32> = family.into_iter().take(MOST).collect();
         family.retain(|child| own(self, *child));
         for child in &family {
+            if peer.uid != 0 && Instant::now() > until {
+                break;
+            }
             self.enlist(*child, None, id, until);
         }
         // One may have become another user's, or ended and left its number to another, in between.
-        let after: BTreeSet<u32> = self.system.descendants(pid).into_iter().collect();
+        let after = self.system.descendants(pid, &BTreeSet::new());
+        let after: BTreeSet<u32> = after.into_iter().collect();
         let strange = family.iter().filter(|child| !after.contains(child) || !own(self, **child));
         let strange: Vec<i32> =
             strange.flat_map(|child| self.system.threads(*child).unwrap_or_default()).collect();
         if strange.is_empty() {
             return;
         }
-        for tid in self.engine.members(id).into_iter().filter(|tid| strange.contains(tid)) {
-            let _ = self.engine.assign(tid, None); // it may have ended
+        for member in self.engine.members(id).iter().filter(|m| strange.contains(&m.tid)) {
+            let _ = self.engine.leave(member); // it may have ended
         }
     }
 }

@@ -34,6 +34,9 @@ impl<E: Engine, S: System> Book<E, S> {
                 "see `onbeat status` for those held; one of your own you may release by its number",
             );
         }
+        // Who has ended in it has no threads any more; what it did is told to nobody then.
+        let over = self.held.values().filter(|h| h.within == Some(id) && h.state == State::Ended);
+        let over: Vec<u32> = over.map(|h| h.record.id).collect();
         let members = self.members_of(id);
         if members > 0 {
             return problem(
@@ -45,18 +48,24 @@ impl<E: Engine, S: System> Book<E, S> {
         if held.state == State::Live {
             self.note(Some(peer.uid), farewell(&record, "given back"));
         }
+        over.into_iter().for_each(|member| self.close(member));
         self.close(id);
         Ok(record)
     }
 
     /// Takes a reservation's threads out and frees it, now or by and by.
     pub(super) fn close(&mut self, id: u32) {
+        self.close_within(id, 10);
+    }
+
+    /// As `close`, looking for its threads so often.
+    pub(super) fn close_within(&mut self, id: u32, looks: u32) {
         let within = self.held.get(&id).and_then(|held| held.within);
-        self.take_out(id);
+        self.take_out(id, looks);
         self.divide(within);
     }
 
-    fn take_out(&mut self, id: u32) {
+    fn take_out(&mut self, id: u32, looks: u32) {
         let draws = self.held.get_mut(&id).map(|held| std::mem::take(&mut held.draws));
         for server in draws.unwrap_or_default() {
             if let Err(e) = self.engine.release(server) {
@@ -65,7 +74,7 @@ impl<E: Engine, S: System> Book<E, S> {
                 self.held.get_mut(&id).expect("it is being closed").draws.push(server);
             }
         }
-        for _ in 0..10 {
+        for look in 0..=looks {
             let last = self.engine.server(id);
             match self.engine.release(id) {
                 Ok(true) => {
@@ -75,8 +84,12 @@ impl<E: Engine, S: System> Book<E, S> {
                 Ok(false) => (),
                 Err(e) => self.note(None, format!("reservation {id} cannot be freed: {e:#}")),
             }
-            for tid in self.engine.members(id) {
-                let _ = self.engine.assign(tid, None); // it may have ended
+            // To look goes through all threads there are.
+            if look == looks || last.is_none_or(|server| server.threads == 0) {
+                continue;
+            }
+            for member in self.engine.members(id) {
+                let _ = self.engine.leave(&member); // it will be found again
             }
         }
         if let Some(held) = self.held.get_mut(&id) {
@@ -130,7 +143,9 @@ impl<E: Engine, S: System> Book<E, S> {
                 State::Live => {
                     let empty = self.engine.server(id).is_none_or(|s| s.threads == 0);
                     // A group stays until it is given back.
-                    if empty && held.watch.as_ref().is_some_and(|watch| self.system.gone(watch)) {
+                    let gone = held.watch.as_ref().is_some_and(|watch| self.system.gone(watch));
+                    // One that was told to join, and sleeps, is no thread of it yet: it is not to come later.
+                    if empty && gone && self.engine.retire(id).unwrap_or(false) {
                         self.end(id);
                     }
                 }

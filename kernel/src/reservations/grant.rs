@@ -324,13 +324,13 @@ impl<E: Engine, S: System> Book<E, S> {
         // What has ended counts until its last words are fetched: it has a place, too.
         let counts = |h: &&Held| h.record.uid == peer.uid && !of(h);
         let mine = || self.held.values().filter(counts);
-        // Members take of what their groups hold.
-        let live = mine().filter(|h| h.state == State::Live && h.within.is_none());
+        // Members take of what their groups hold. Whose threads have not left yet holds what it held.
+        let live = mine().filter(|h| h.state != State::Ended && h.within.is_none());
         let total = self.user_total(peer.share);
         let mut held: Vec<(u32, &Demand)> = live.map(|h| (h.record.id, &h.demand)).collect();
         let live = held.len();
         held.extend(self.leaving_of(peer.uid, at));
-        let ended = mine().filter(|h| h.state != State::Live).count();
+        let ended = mine().filter(|h| h.state == State::Ended).count();
         limits::user(total, &held, held.len() - live, ended, demand, |smaller| {
             let mut admission = self.rooms[room].admission.clone();
             // What it takes the place of is its own to have.
@@ -507,7 +507,7 @@ impl<E: Engine, S: System> Book<E, S> {
                 break;
             }
             for tid in new {
-                match self.engine.assign(tid, Some(id)) {
+                match self.engine.assign(tid, id) {
                     Ok(()) => joined += 1,
                     Err(_) => left_out.push(tid),
                 }
@@ -516,9 +516,11 @@ impl<E: Engine, S: System> Book<E, S> {
         // Some have merely ended, and their numbers may be others' by now.
         let threads = self.system.threads(pid).unwrap_or_default();
         left_out.retain(|tid| threads.contains(tid));
-        let members = self.engine.members(id);
-        for tid in seen.iter().filter(|tid| !threads.contains(tid) && members.contains(tid)) {
-            let _ = self.engine.assign(*tid, None);
+        if seen.iter().any(|tid| !threads.contains(tid)) {
+            let strange = |tid: &i32| seen.contains(tid) && !threads.contains(tid);
+            for member in self.engine.members(id).iter().filter(|m| strange(&m.tid)) {
+                let _ = self.engine.leave(member);
+            }
         }
         (joined, left_out.len())
     }

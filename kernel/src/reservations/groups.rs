@@ -280,7 +280,9 @@ impl<E: Engine, S: System> Book<E, S> {
     /// What enforces a group's budget; one that nobody enforces would limit nothing.
     fn server_named(&self, name: Option<&str>, room: usize) -> Result<Server, Problem> {
         let settings = &self.rooms[room].settings;
-        let fit = |server: &&Server| server.enforces();
+        // What a group's rule takes from others it takes from those outside it, too.
+        let any = self.rights.no_isolation || !settings.isolates();
+        let fit = |server: &&Server| server.enforces() && (any || server.isolates());
         let names = || Server::ALL.iter().filter(fit).map(|s| s.name()).collect::<Vec<_>>();
         let server = match name {
             None => Some(&settings.server),

@@ -62,8 +62,12 @@ impl<E: Engine, S: System> Book<E, S> {
         let held = &self.held[&id];
         let mut admission = self.rooms[room].admission.clone();
         let (mut place, fits) = admission.keep(id, &demand, &held.place);
-        // Less load may still be too much for who stands beside it: hard ones are tested by their demand.
-        let gives_up = demand.load() <= held.demand.load() && (fits || !held.guaranteed);
+        // Less load may still be too much for who stands beside it: hard ones are tested by their demand, and a shorter
+        // period is more for those whom they go before.
+        let less = demand.load() <= held.demand.load()
+            && u128::from(demand.budget) * u128::from(held.demand.period)
+                <= u128::from(held.demand.budget) * u128::from(demand.period);
+        let gives_up = less && (fits || !held.guaranteed);
         if gives_up {
             (admission, place) = (self.rooms[room].admission.clone(), held.place.clone());
         } else {

@@ -11,7 +11,7 @@ use onbeat_model::policy::{Order, Server};
 use onbeat_model::units::{Fraction, MS};
 
 use super::*;
-use crate::arena::{Wakes, Waking};
+use crate::arena::{Member, Wakes, Waking};
 use crate::scheduler::Rule;
 use crate::system::Owner;
 
@@ -20,6 +20,7 @@ mod affinity;
 mod beats;
 mod books;
 mod ends;
+mod hostile;
 mod leaving;
 mod parts;
 mod ranks;
@@ -58,6 +59,11 @@ struct World {
     idled: u64,
     /// How often a process's threads were looked at.
     examined: usize,
+    /// Threads that stay where they are, and how often one was told to leave.
+    stuck: BTreeSet<i32>,
+    left: usize,
+    /// Reservations that are closed though they stay.
+    retired: BTreeSet<u32>,
 }
 
 /// What can happen to a process between check and assignment.
@@ -81,6 +87,10 @@ impl Fake {
         (world.online, world.places) = ((1 << cpus) - 1, 8);
         drop(world);
         fake
+    }
+
+    fn tids(&self, id: u32) -> Vec<i32> {
+        self.members(id).iter().map(|member| member.tid).collect()
     }
 
     fn process(&self, pid: u32, uid: u32, threads: i32) {
@@ -125,7 +135,7 @@ impl Engine for Fake {
         Ok(id)
     }
 
-    fn assign(&mut self, tid: i32, id: Option<u32>) -> anyhow::Result<()> {
+    fn assign(&mut self, tid: i32, id: u32) -> anyhow::Result<()> {
         let mut world = self.0.borrow_mut();
         if world.foreign.contains(&tid) {
             anyhow::bail!("thread {tid} is not under this scheduler");
@@ -133,10 +143,28 @@ impl Engine for Fake {
         for (_, members) in world.servers.values_mut() {
             members.remove(&tid);
         }
-        if let Some(id) = id {
-            world.servers.get_mut(&id).expect("a reservation that exists").1.insert(tid);
+        world.servers.get_mut(&id).expect("a reservation that exists").1.insert(tid);
+        Ok(())
+    }
+
+    fn leave(&mut self, member: &Member) -> anyhow::Result<()> {
+        let mut world = self.0.borrow_mut();
+        world.left += 1;
+        if !world.stuck.contains(&member.tid) {
+            for (_, members) in world.servers.values_mut() {
+                members.remove(&member.tid);
+            }
         }
         Ok(())
+    }
+
+    fn retire(&mut self, id: u32) -> anyhow::Result<bool> {
+        let mut world = self.0.borrow_mut();
+        let empty = world.servers[&id].1.is_empty();
+        if empty {
+            world.retired.insert(id);
+        }
+        Ok(empty)
     }
 
     fn release(&mut self, id: u32) -> anyhow::Result<bool> {
@@ -212,8 +240,10 @@ impl Engine for Fake {
         })
     }
 
-    fn members(&self, id: u32) -> Vec<i32> {
-        self.0.borrow().servers.get(&id).map_or(vec![], |s| s.1.iter().copied().collect())
+    fn members(&self, id: u32) -> Vec<Member> {
+        let world = self.0.borrow();
+        let member = |tid: &i32| Member { tid: *tid, slot: 0, payload: 0 };
+        world.servers.get(&id).map_or(vec![], |s| s.1.iter().map(member).collect())
     }
 
     fn wakes(&mut self) -> anyhow::Result<Wakes> {
@@ -266,15 +296,20 @@ impl System for Fake {
         Ok(process.1.len())
     }
 
-    fn descendants(&self, pid: u32) -> Vec<u32> {
+    fn descendants(&self, pid: u32, but: &BTreeSet<u32>) -> Vec<u32> {
         let world = self.0.borrow();
+        let mine = |child: u32| {
+            let way = std::iter::successors(Some(child), |pid| world.parents.get(pid).copied());
+            let way: Vec<u32> = way.take_while(|p| *p != pid).collect();
+            !way.iter().any(|p| but.contains(p))
+        };
         let above =
             |pid: u32| std::iter::successors(Some(pid), |pid| world.parents.get(pid).copied());
         world
             .parents
             .keys()
             .copied()
-            .filter(|child| above(*child).skip(1).any(|p| p == pid))
+            .filter(|child| above(*child).skip(1).any(|p| p == pid) && mine(*child))
             .collect()
     }
 
@@ -383,7 +418,7 @@ fn a_reservation_covers_all_threads_until_it_is_given_back() {
     let (mut book, fake) = book(Order::GLOBAL_EDF, 4);
     fake.process(10, 1000, 5);
     let id = granted(book.answer(USER, ask(10, 25, 41)));
-    assert_eq!(fake.members(id), [10, 11, 12, 13, 14]);
+    assert_eq!(fake.tids(id), [10, 11, 12, 13, 14]);
     let Response::Released(got) = book.answer(USER, Request::Release { id, own: false }) else {
         panic!()
     };
@@ -441,7 +476,7 @@ fn a_number_that_comes_to_mean_another_process_between_check_and_assignment_gets
     fake.process(10, 1000, 3);
     fake.0.borrow_mut().turn = Some((10, 3, Turn::Loses(12)));
     let id = granted(book.answer(USER, ask(10, 5, 10)));
-    assert_eq!(fake.members(id), [10, 11]);
+    assert_eq!(fake.tids(id), [10, 11]);
 }
 
 #[test]

@@ -21,8 +21,14 @@ impl Engine for Empty {
     fn reserve(&mut self, _: &Reservation) -> Result<u32> {
         bail!("no room for another reservation")
     }
-    fn assign(&mut self, _: i32, _: Option<u32>) -> Result<()> {
+    fn assign(&mut self, _: i32, _: u32) -> Result<()> {
         bail!("no such thread")
+    }
+    fn leave(&mut self, _: &crate::arena::Member) -> Result<()> {
+        Ok(())
+    }
+    fn retire(&mut self, _: u32) -> Result<bool> {
+        Ok(true)
     }
     fn release(&mut self, _: u32) -> Result<bool> {
         Ok(true)
@@ -47,7 +53,7 @@ impl Engine for Empty {
     fn server(&self, _: u32) -> Option<ob_server> {
         None
     }
-    fn members(&self, _: u32) -> Vec<i32> {
+    fn members(&self, _: u32) -> Vec<crate::arena::Member> {
         Vec::new()
     }
     fn wakes(&mut self) -> Result<crate::arena::Wakes> {

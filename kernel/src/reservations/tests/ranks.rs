@@ -54,6 +54,22 @@ fn hard_ones_have_a_cpu_each_and_what_one_cpu_cannot_hold_is_refused_though_two_
     refused(book.answer(ROOT, of(14, 3, Rank::Soft)));
 }
 
+#[test]
+fn a_hard_one_that_is_to_have_its_budget_more_often_is_tested_anew_though_it_is_no_denser() {
+    let (mut book, fake) = preset();
+    (10..13).for_each(|pid| fake.process(pid, 0, 1));
+    let Request::Reserve(r) = of_class(ask(10, 5, 1000), Rank::Hard, None) else { unreachable!() };
+    let rare = Request::Reserve(Reserve { deadline_ns: Some(10 * MS), ..r });
+    let rare = granted(book.answer(ROOT, rare));
+    (11..13).for_each(|pid| {
+        granted(book.answer(ROOT, of_class(ask(pid, 8, 10), Rank::Soft, None)));
+    });
+    let often =
+        |period_ms| Request::Resize { id: rare, budget_ns: 5 * MS, period_ns: period_ms * MS };
+    refused(book.answer(ROOT, often(10)));
+    granted(book.answer(ROOT, often(2000)));
+}
+
 fn with_servers(name: &str, budget: u64, servers: Servers) -> Request {
     Request::Group(protocol::Group { servers: Some(servers), ..a_group(name, budget, 10) })
 }

@@ -83,7 +83,7 @@ fn what_descends_from_a_program_with_a_reservation_stays_in_that() {
     let Request::Reserve(outer) = ask(20, 5, 40) else { unreachable!() };
     let outer =
         granted(book.answer(USER, Request::Reserve(Reserve { descendants: true, ..outer })));
-    assert_eq!((fake.members(inner), fake.members(outer)), (vec![21, 22], vec![20, 23]));
+    assert_eq!((fake.tids(inner), fake.tids(outer)), (vec![21, 22], vec![20, 23]));
 }
 
 #[test]
@@ -124,12 +124,12 @@ fn processes_started_before_join_if_asked_for_and_only_those_of_the_same_user() 
     fake.0.borrow_mut().parents.extend([(21, 20), (22, 20), (10, 20)]);
     let Request::Reserve(plain) = ask(20, 5, 40) else { unreachable!() };
     let id = granted(book.answer(USER, Request::Reserve(plain.clone())));
-    assert_eq!(fake.members(id), [20]);
+    assert_eq!(fake.tids(id), [20]);
     assert!(matches!(
         book.answer(USER, Request::Release { id, own: false }),
         Response::Released(_)
     ));
     let all = Reserve { descendants: true, ..plain };
     let id = granted(book.answer(USER, Request::Reserve(all)));
-    assert_eq!(fake.members(id), [20, 21, 22]);
+    assert_eq!(fake.tids(id), [20, 21, 22]);
 }

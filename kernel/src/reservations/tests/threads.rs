@@ -15,7 +15,7 @@ fn threads_of_one_process_have_reservations_of_their_own() {
     fake.process(10, 1000, 3);
     let first = granted(book.answer(USER, ask_for(11, 10, 2, 40)));
     let second = granted(book.answer(USER, ask_for(12, 10, 20, 40)));
-    assert_eq!((fake.members(first), fake.members(second)), (vec![11], vec![12]));
+    assert_eq!((fake.tids(first), fake.tids(second)), (vec![11], vec![12]));
     let Response::Status { reservations, .. } = book.answer(USER, Request::Status) else {
         panic!()
     };
@@ -26,7 +26,7 @@ fn threads_of_one_process_have_reservations_of_their_own() {
     else {
         panic!()
     };
-    assert_eq!(fake.members(second), [12]);
+    assert_eq!(fake.tids(second), [12]);
     fake.kill(10);
     book.tick();
     assert_eq!(book.live(), 0);
