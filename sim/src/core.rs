@@ -130,6 +130,11 @@ impl Core {
         }
     }
 
+    /// Task `i` has another weight from now on.
+    pub fn weigh(&mut self, i: usize, weight: u64) {
+        self.tasks[i].weight = weight;
+    }
+
     /// Task `i`, just declared, comes to be, as in the kernel: its `parent` (or NOBODY) has run for `ran` ns of which the
     /// core was not told yet.
     pub fn born(&mut self, i: usize, parent: usize, ran: u64) {

@@ -4,7 +4,7 @@
 
 mod common;
 
-use common::shell::{Part, endless, play};
+use common::shell::{Part, endless, play, play_disturbed};
 use onbeat_core::ffi;
 use onbeat_model::others::Others;
 use onbeat_sim::{Core, NICE_0, NOBODY};
@@ -325,5 +325,49 @@ fn who_begins_when_one_of_little_weight_has_ended_waits_for_two_turns_at_most() 
     for order in Others::ALL {
         let waits = waits_after_an_end(order);
         assert!(waits <= 8 * MS, "{order}: {waits} ns");
+    }
+}
+
+/// Of two others all weights between those of nice 0 and 19, each for a millisecond.
+#[test]
+fn who_keeps_its_niceness_has_no_less_where_others_change_theirs_each_millisecond() {
+    for order in Others::ALL {
+        let mut dice = 88172645463325252_u64;
+        let happens = |core: &mut Core, _| {
+            for i in 1..3 {
+                dice ^= dice << 13;
+                dice ^= dice >> 7;
+                dice ^= dice << 17;
+                core.weigh(i, 15 + dice % (NICE_0 - 14));
+            }
+            0
+        };
+        let parts = [endless(0), endless(0), endless(0)];
+        let core = core(order, &[NICE_0; 3]);
+        let got = play_disturbed(core, &parts, &[], (MS, happens), 10 * SECOND);
+        assert!(got[0].had >= 10 * SECOND / 3 * 98 / 100, "{order}: {got:?}");
+        assert!(got[1..].iter().all(|g| g.had > SECOND && g.waited < SECOND), "{order}: {got:?}");
+        assert_eq!(got.iter().map(|g| g.had).sum::<u64>(), 10 * SECOND, "{order}");
+    }
+}
+
+/// A virtual machine that was stopped for an hour, or a debugger.
+#[test]
+fn a_clock_that_jumps_by_an_hour_takes_nothing_from_anybody() {
+    for order in Others::ALL {
+        let mut jumps = 0;
+        let happens = |_: &mut Core, _| {
+            jumps += 1;
+            if jumps == 1 { 3600 * SECOND } else { 0 }
+        };
+        let quick = Part { first: 0, work: 500 * US, period: 10 * MS };
+        let parts = [endless(0), endless(0), quick];
+        let core = core(order, &[NICE_0; 3]);
+        let span = 3600 * SECOND + 10 * SECOND;
+        let got = play_disturbed(core, &parts, &[], (SECOND, happens), span);
+        let [one, other] = [got[0].had, got[1].had];
+        assert!(one.abs_diff(other) <= 20 * MS, "{order}: {got:?}");
+        // It lost what the clock passed over, no more.
+        assert!(got[2].had >= 1000 * 495 * US, "{order}: {got:?}");
     }
 }

@@ -30,7 +30,11 @@ fn played(number: u32, order: &str, span: u64) -> (TaskSet, Vec<TaskMetrics>) {
 }
 
 fn late(number: u32, order: &str) -> f64 {
-    let (_, tasks) = played(number, order, 60 * SEC);
+    late_for(number, order, 60 * SEC)
+}
+
+fn late_for(number: u32, order: &str, span: u64) -> f64 {
+    let (_, tasks) = played(number, order, span);
     let videos = tasks.iter().filter(|t| t.class != Class::BestEffort);
     let (misses, jobs) = videos.fold((0, 0), |(m, j), t| (m + t.misses, j + t.jobs));
     misses as f64 / jobs as f64
@@ -69,4 +73,13 @@ fn over_ten_seconds_cpu_bound_processes_have_no_less_than_98_per_cent_of_their_p
 #[test]
 fn in_overload_many_jobs_are_late_under_berate() {
     assert!(late(6, "berate") > 0.1);
+}
+
+/// The target of the experiments' own files; in 5 the video needs 0.9 % more than its part (docs/srt.md).
+#[test]
+fn three_in_a_thousand_are_late_under_berate_where_parts_suffice() {
+    for (number, most) in [(1, 0.003), (2, 0.003), (3, 0.003), (4, 0.003), (5, 0.03)] {
+        let late = late_for(number, "berate", 600 * SEC);
+        assert!(late <= most, "experiment {number}: {late}");
+    }
 }

@@ -5,9 +5,14 @@
 
 mod common;
 
+use std::path::Path;
+
 use common::shell::{Part, endless, play};
 use onbeat_core::ffi;
-use onbeat_sim::{Core, Reservation};
+use onbeat_model::event::EventKind;
+use onbeat_model::policy::CORE;
+use onbeat_model::taskset::TaskSet;
+use onbeat_sim::{Core, Reservation, simulate};
 
 const MS: u64 = 1_000_000;
 const US: u64 = 1_000;
@@ -173,4 +178,43 @@ fn kernel_threads_that_wake_each_other_do_not_keep_best_effort_waiting() {
     let got =
         play(core, &[endless(0), first, Part { first: 50 * US, ..first }, endless(0)], 30_000 * MS);
     assert!(got.iter().all(|g| g.waited < PATIENT + 1_000 * MS), "{got:?}");
+}
+
+/// When two loops that reserve nothing have taken turns on one CPU, ns.
+fn changes(ticks: &str) -> Vec<u64> {
+    let text = format!(
+        r#"
+        cpus = 1
+        duration = "1s"
+        best_effort_share = "5%"
+        best_effort = {{ count = 2, order = "berate" }}
+        [overheads]
+        {ticks}
+        [[task]]
+        name = "seldom"
+        period = "900ms"
+        offset = "800ms"
+        work = {{ constant = "10us" }}
+        "#
+    );
+    let set = TaskSet::from_bytes(text.as_bytes(), Path::new("ticks.toml")).unwrap();
+    let run = simulate(&set, CORE.iter().find(|p| p.name == "g-edf").unwrap()).unwrap();
+    let loops = run.events.iter().filter(|e| e.kind() == Some(EventKind::Run) && e.task > 0);
+    let times: Vec<u64> = loops.map(|e| e.time).filter(|t| (100 * MS..790 * MS).contains(t)).collect();
+    assert!(times.len() > 60, "{ticks}: {times:?}");
+    times
+}
+
+#[test]
+fn a_turn_of_best_effort_ends_with_the_first_tick_after_three_and_a_half_ms_where_there_are_ticks()
+{
+    let spans = |times: &[u64]| -> Vec<u64> { times.windows(2).map(|w| w[1] - w[0]).collect() };
+    for (tick, phase, span) in [(4_000, 1_300, 4_000), (1_000, 700, 4_000), (10_000, 0, 10_000)] {
+        let times = changes(&format!("tick = \"{tick}us\"\ntick_phase = \"{phase}us\""));
+        assert!(times.iter().all(|t| t % (tick * US) == phase * US), "{tick}: {times:?}");
+        assert!(spans(&times).iter().all(|s| *s == span * US), "{tick}: {times:?}");
+    }
+    // Else after 4 ms, whenever it began; or who runs goes on for another turn.
+    let spans = spans(&changes(""));
+    assert!(spans.iter().all(|s| s.is_multiple_of(4 * MS)), "{spans:?}");
 }

@@ -42,17 +42,36 @@ pub fn play(core: Core, parts: &[Part], end: u64) -> Vec<Got> {
 
 /// The same, where the second of each of these pairs is woken by the first, as that is done.
 pub fn play_woken(
-    mut core: Core,
+    core: Core,
     parts: &[Part],
     wakes_another: &[(usize, usize)],
     end: u64,
 ) -> Vec<Got> {
+    play_disturbed(core, parts, wakes_another, (EVER, |_: &mut Core, _| 0), end)
+}
+
+/// The same, where something happens to the core in every so many ns, after which the clock may be ahead by what that
+/// returns.
+pub fn play_disturbed(
+    mut core: Core,
+    parts: &[Part],
+    wakes_another: &[(usize, usize)],
+    (each, mut happens): (u64, impl FnMut(&mut Core, u64) -> u64),
+    end: u64,
+) -> Vec<Got> {
+    let mut next_time = each;
     let mut got = vec![Got::default(); parts.len()];
     let (mut now, mut runs) = (0, NOBODY);
     let mut wakes: Vec<u64> = parts.iter().map(|p| p.first).collect();
     let mut left = vec![0; parts.len()];
     let mut since = vec![EVER; parts.len()];
     while now < end {
+        if now >= next_time {
+            next_time += each;
+            now += happens(&mut core, now);
+            next_time = next_time.max(now);
+            wakes.iter_mut().for_each(|wake| *wake = now.max(*wake));
+        }
         for (i, part) in parts.iter().enumerate() {
             if wakes[i] > now {
                 continue;
@@ -86,7 +105,8 @@ pub fn play_woken(
                 runs = next;
             }
         }
-        let mut then = core.alarm_at().min(core.timer(0)).max(now + 1).min(end);
+        let mut then = core.alarm_at().min(core.timer(0)).max(now + 1).min(end.max(now + 1));
+        then = then.min(next_time.max(now + 1));
         then = wakes.iter().fold(then, |then, wake| then.min(*wake));
         if runs != NOBODY {
             then = then.min(now.saturating_add(left[runs]));
