@@ -3,7 +3,7 @@
 # again: set-up, downloads and builds look for themselves.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup machine build install uninstall deb test-deb demo test format lint bench soak clean
+.PHONY: help setup ready machine build install uninstall deb test-deb demo test format lint bench soak clean
 
 CARGO ?= cargo
 BIN := target/release
@@ -24,10 +24,13 @@ help: ## list the targets
 machine:
 	@scripts/setup.sh
 
-setup: build ## install what is needed, fetch kernels and movies (Debian; root or sudo)
+setup: ready ## install what is needed, fetch kernels and movies (Debian; root or sudo)
+	@scripts/movie-pool.sh
+
+# What the tests need of it.
+ready: build
 	@$(BIN)/onbeat-fetch
 	@scripts/small-movie.sh
-	@scripts/movie-pool.sh
 
 build: machine ## build all programs and the client library
 	@$(CARGO) build --release --workspace $(TARGETS)
@@ -56,7 +59,7 @@ demo: setup ## play movies under every policy on a real kernel; report in result
 
 # Libraries have other features beside those of tests: what is built for `test` is built for these at once.
 test: TARGETS += --tests
-test: setup lint ## check formats, lint, run the tests, on real kernels too
+test: ready lint ## check formats, lint, run the tests, on real kernels too
 	@scripts/judges.sh
 	@CARGO=$(CARGO) scripts/test.sh
 	$(BIN)/onbeat sim experiments/kato-11.toml

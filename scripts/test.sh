@@ -1,8 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0-only
 # Runs all tests: two test programs at a time, those that take longest first, so that both CPUs of a small machine are
-# busy to the end. Those of the lab itself look at the host's clock and run alone. What a test program prints follows
-# when it is over, with the time that it took.
+# busy to the end. What a test program prints follows when it is over, with the time that it took.
 set -eu
 cd "$(dirname "$0")/.."
 cargo=${CARGO:-cargo}
@@ -45,10 +44,9 @@ names() {
 if [ "${1:-}" = --one ]; then
     one "$2"
 fi
-lab=$(names lab)
 # By their names, longest first; who is not named here is quick.
-long="agreement soak survival budget service run swap account lab groups hsb realtime fairness crowd berate accepted order unlocked promise verifier oracle guarantees lib"
-names */ | grep -vxF "$lab" >"${TMPDIR:-/tmp}/onbeat-tests.$$"
+long="agreement soak run survival service budget swap account lab runs groups hsb realtime fairness crowd berate accepted order unlocked promise verifier oracle guarantees lib"
+names */ >"${TMPDIR:-/tmp}/onbeat-tests.$$"
 trap 'rm -f "${TMPDIR:-/tmp}/onbeat-tests.$$"' EXIT
 quick=$(echo "$long" | tr ' ' '\n' | grep -vxF -f - "${TMPDIR:-/tmp}/onbeat-tests.$$" || true)
 
@@ -56,9 +54,5 @@ cargo_test --no-run
 status=0
 # shellcheck disable=SC2086 # names are words
 printf '%s\n' $long $quick | xargs -n 1 -P 2 "$0" --one || status=1
-# shellcheck disable=SC2086
-for name in $lab; do
-    "$0" --one "$name" || status=1
-done
 cargo_test --doc || status=1
 exit $status

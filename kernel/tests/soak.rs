@@ -34,11 +34,11 @@ fn churn(flavour: Flavour, acts: u32, options: &[&str]) {
 
 #[test]
 fn no_task_is_lost_while_tasks_reservations_and_schedulers_come_and_go() {
-    churn(Flavour::Plain, 15, &["--seconds", "4", "--seed", "1", "--no-hotplug"]);
+    churn(Flavour::Plain, 10, &["--seconds", "3", "--seed", "1", "--no-hotplug"]);
 }
 
 #[test]
 fn no_task_is_lost_on_preempt_rt_either() {
-    let options = ["--seconds", "4", "--seed", "2", "--tasks", "30", "--no-hotplug"];
-    churn(Flavour::Rt, 12, &options);
+    let options = ["--seconds", "3", "--seed", "2", "--tasks", "30", "--no-hotplug"];
+    churn(Flavour::Rt, 8, &options);
 }
