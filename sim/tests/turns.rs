@@ -200,7 +200,8 @@ fn changes(ticks: &str) -> Vec<u64> {
     let set = TaskSet::from_bytes(text.as_bytes(), Path::new("ticks.toml")).unwrap();
     let run = simulate(&set, CORE.iter().find(|p| p.name == "g-edf").unwrap()).unwrap();
     let loops = run.events.iter().filter(|e| e.kind() == Some(EventKind::Run) && e.task > 0);
-    let times: Vec<u64> = loops.map(|e| e.time).filter(|t| (100 * MS..790 * MS).contains(t)).collect();
+    let times: Vec<u64> =
+        loops.map(|e| e.time).filter(|t| (100 * MS..790 * MS).contains(t)).collect();
     assert!(times.len() > 60, "{ticks}: {times:?}");
     times
 }
