@@ -472,9 +472,7 @@ fn who_reserves_nothing_ends_its_jobs_alike_in_the_simulator_and_on_the_kernel_i
         let part = trials.iter().zip(&results).filter(of).map(|(_, (result, _))| result);
         let (agree, misses) = total(part);
         println!("{order}: {agree:.2} % agree, misses {misses:+.2} %");
-        // Who woke at about the same time takes turns, and either may be first (docs/lab.md has twelve sets).
-        let least = if std::env::var_os("ONBEAT_SETS").is_some() { 92.0 } else { 98.0 };
-        assert!(agree >= least, "{order}: {agree} %");
+        assert!(agree >= 99.0, "{order}: {agree} %");
         assert!(misses.abs() <= 0.5, "{order}: {misses} %");
     }
 }

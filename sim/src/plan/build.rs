@@ -94,6 +94,9 @@ pub(super) fn engine(
         let affinity = all & mask(spec.affinity.as_deref());
         core.init_task(i, affinity, NICE_0);
         core.began(i);
+        if spec.budget.is_none() {
+            core.napped(i);
+        }
         if let Some(reservation) = reservation {
             match spec.group {
                 Some(group) => core.reserve_in(i, reservation, first_group + group),
