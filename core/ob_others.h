@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * Best effort, whatever its order (others/registry.h): who waits, who has a CPU, whether who wakes
- * takes one at once. In a crowd turns shrink, and who has lost its patience is next, so that nobody
- * waits for longer than the kernel allows.
+ * takes one at once. In a crowd turns shrink, and of eight seven are of who has lost its patience,
+ * so that nobody waits for longer than the kernel allows.
  */
 #ifndef OB_OTHERS_H
 #define OB_OTHERS_H
@@ -13,7 +13,7 @@
  * that lets a thread wait for 10 s. */
 #define OB_PATIENCE 3000000000ULL
 /* So many of them in a row. */
-#define OB_OTHERS_HURRIED 3
+#define OB_OTHERS_HURRIED 7
 
 /* `c`, on which this is called, serves best effort of virtual time `vtime`. */
 OB_INLINE void ob_others_advance(ob_p ob, ob_cpu_p c, u64 vtime)

@@ -5,7 +5,8 @@
 #   bench.sh [sim|loads|latency|fairness|desktop|costs|sweeps|frames|videos|srt|auto]...   all of them if none is given
 #
 # loads, latency, fairness, desktop and srt play the same under the kernel's own EEVDF, under published sched_ext
-# schedulers and under Onbeat's orders of best effort, without reservations; SCHEDULERS names others than all.
+# schedulers and under Onbeat's orders of best effort, without reservations; SCHEDULERS names others than all, LENGTH the
+# seconds of each of srt's experiments (120).
 #
 #   sim    jobs a second of CPU time in the simulator, 24 tasks on 4 CPUs: the command as a whole (events kept, metrics
 #          made, table printed), and the simulator alone
@@ -214,8 +215,9 @@ videos() {
 }
 
 srt() {
-    play srt 1 --program "$bin/onbeat-srt" --program "$bin/onbeat-work" --program "$(command -v nice)" >"$out/srt"
-    echo "Videos that reserve nothing: jobs late in 120 s, per cent; CPU-bound processes beside them: CPUs"
+    play srt 1 --env "LENGTH=${LENGTH:-120}" --program "$bin/onbeat-srt" --program "$bin/onbeat-work" \
+        --program "$(command -v nice)" >"$out/srt"
+    echo "Videos that reserve nothing: jobs late in ${LENGTH:-120} s, per cent; CPU-bound processes beside them: CPUs"
     table "$out/srt"
 }
 

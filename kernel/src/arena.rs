@@ -27,7 +27,7 @@ pub struct Layout {
     pub others: u32,
     /// How much of that share is served at a time, ns.
     pub share_quantum: u64,
-    /// Threads the core can hold; further ones run as best effort outside of it.
+    /// Threads the core can hold; further ones run outside of it, before all others.
     pub tasks: usize,
     /// Reservations at a time.
     pub servers: usize,
@@ -224,15 +224,15 @@ impl Arena {
         unsafe {
             let server = s.servers.add(id as usize);
             (0..s.nr_tasks as usize)
-                .filter(|slot| {
-                    let t = s.tasks.add(*slot);
-                    (&raw const (*t).server).read_volatile() == server
-                        || (&raw const (*t).home).read_volatile() == server
-                })
-                .map(|slot| {
+                .filter_map(|slot| {
                     let t = s.tasks.add(slot);
+                    // Whose it is, first: it may become another's from here on.
                     let payload = (&raw const (*t).payload).read_volatile();
-                    Member { tid: (&raw const (*t).tid).read_volatile() as i32, slot, payload }
+                    std::sync::atomic::fence(Ordering::Acquire);
+                    let belongs = (&raw const (*t).server).read_volatile() == server
+                        || (&raw const (*t).home).read_volatile() == server;
+                    let tid = (&raw const (*t).tid).read_volatile() as i32;
+                    (belongs && payload != 0).then_some(Member { tid, slot, payload })
                 })
                 .collect()
         }

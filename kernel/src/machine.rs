@@ -83,17 +83,25 @@ pub fn online() -> Result<Vec<u32>, String> {
     cpu_list("online")
 }
 
-/// As many threads as the kernel allows in all, the smaller of `threads-max` and `pid_max`; 2^12 at least, or if it
-/// cannot be read, and 2^22 at most, the greatest `pid_max` there is. Room for all of them means that nobody fills the
-/// scheduler's table before the kernel refuses threads.
+/// As many threads as the kernel allows in all, the smaller of `threads-max` and `pid_max`, or would if nobody had
+/// raised that, one for each 128 KiB of memory; 2^12 at least, or if it cannot be read, and 2^22 at most, the greatest
+/// `pid_max` there is. Room for all of them means that nobody fills the scheduler's table before the kernel refuses
+/// threads.
 pub fn threads_most() -> usize {
     let limit = |name: &str| {
         let text = fs::read_to_string(format!("/proc/sys/kernel/{name}")).ok()?;
         text.trim().parse::<usize>().ok()
     };
-    let most = [limit("threads-max"), limit("pid_max")].into_iter().flatten().min();
+    let most = [limit("threads-max"), limit("pid_max"), usual()].into_iter().flatten().min();
     // Idle threads and the like count in neither.
     (most.unwrap_or(0) + 256).clamp(1 << 12, 1 << 22)
+}
+
+/// The kernel's own `threads-max` on a machine of this size, and a little more: it reckoned with what it had at the start.
+fn usual() -> Option<usize> {
+    let text = fs::read_to_string("/proc/meminfo").ok()?;
+    let kib = text.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
+    Some(kib.trim().trim_end_matches("kB").trim().parse::<usize>().ok()? / 128 * 9 / 8)
 }
 
 /// As `uname -r` prints it.
@@ -299,6 +307,7 @@ mod tests {
             text.trim().parse::<usize>().unwrap()
         };
         let most = allowed("threads-max").min(allowed("pid_max"));
+        let most = most.min(usual().unwrap());
         assert!(threads_most() > most || threads_most() == 1 << 22, "{most}");
     }
 

@@ -55,7 +55,7 @@ experiment() {
     sleep 0.3
 }
 
-length=120
+length=${LENGTH:-120}
 experiment 1 1 0 srt:40ms:50%
 experiment 2 2 0 srt:40ms:25% srt-b:40ms:25%
 experiment 3 2 0 srt:40ms:25% srt-33:30ms:25%

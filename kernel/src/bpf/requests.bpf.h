@@ -42,7 +42,7 @@ static __always_inline int assign(struct shell_assign __arena *arg, u64 now)
 	u64 want = OB_NEVER;
 
 	/* It may have ended meanwhile, and its place been given to another. */
-	if (t->payload != arg->payload)
+	if (!arg->payload || t->payload != arg->payload)
 		return 0;
 	if (id >= 0 && id < shell->nr_servers && !shell->servers[id].members)
 		want = ob_name(&shell->servers[id]);

@@ -17,24 +17,25 @@ impl<E: Engine, S: System> Book<E, S> {
     /// they create meanwhile inherits. One that has another user or a reservation stays as it is, and so does what
     /// descends from one with a reservation.
     pub(super) fn enlist_descendants(&mut self, peer: Peer, pid: u32, id: u32, until: Instant) {
+        let late = || peer.uid != 0 && Instant::now() > until;
         let own = |book: &Self, child| {
             let few = book.system.crowd(child).is_ok_and(|threads| threads <= limits::THREADS);
-            if peer.uid != 0 && (!few || Instant::now() > until) {
-                return false;
-            }
-            let facts = book.system.facts(child, None);
-            facts.is_ok_and(|facts| peer.uid == 0 || facts.uids.iter().eq([&peer.uid]))
+            let facts = || book.system.facts(child, None);
+            peer.uid == 0 || few && facts().is_ok_and(|facts| facts.uids.iter().eq([&peer.uid]))
         };
         let reserved: BTreeSet<u32> = self.held.values().map(|held| held.record.pid).collect();
         let family: BTreeSet<u32> = self.system.descendants(pid, &reserved).into_iter().collect();
         let mut family: Vec<u32> = family.into_iter().take(MOST).collect();
-        family.retain(|child| own(self, *child));
-        for child in &family {
-            if peer.uid != 0 && Instant::now() > until {
-                break;
+        family.retain(|child| !late() && own(self, *child));
+        // Those that there is time for.
+        let time_for = family.iter().position(|child| {
+            let late = late();
+            if !late {
+                self.enlist(*child, None, id, until);
             }
-            self.enlist(*child, None, id, until);
-        }
+            late
+        });
+        family.truncate(time_for.unwrap_or(family.len()));
         // One may have become another user's, or ended and left its number to another, in between.
         let after = self.system.descendants(pid, &BTreeSet::new());
         let after: BTreeSet<u32> = after.into_iter().collect();

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! How reservations end: given back, or with the last thread of their program.
 
+use onbeat_core::ffi::ob_server;
 use onbeat_model::protocol;
 
 use super::{ABOVE_RENEW, Book, Held, Peer, Problem, State, TRIAL_MOST, problem};
@@ -85,7 +86,8 @@ impl<E: Engine, S: System> Book<E, S> {
                 Err(e) => self.note(None, format!("reservation {id} cannot be freed: {e:#}")),
             }
             // To look goes through all threads there are.
-            if look == looks || last.is_none_or(|server| server.threads == 0) {
+            let none = |server: ob_server| server.threads == 0 || !server.members.is_null();
+            if look == looks || last.is_none_or(none) {
                 continue;
             }
             for member in self.engine.members(id) {

@@ -324,13 +324,15 @@ impl<E: Engine, S: System> Book<E, S> {
         // What has ended counts until its last words are fetched: it has a place, too.
         let counts = |h: &&Held| h.record.uid == peer.uid && !of(h);
         let mine = || self.held.values().filter(counts);
-        // Members take of what their groups hold. Whose threads have not left yet holds what it held.
-        let live = mine().filter(|h| h.state != State::Ended && h.within.is_none());
+        // Members take of what their groups hold. Whose threads have not left yet holds what it held, until they have.
+        let clings = |h: &&Held| h.state == State::Closing && at == 0;
+        let live = mine().filter(|h| h.state == State::Live || clings(h));
+        let live = live.filter(|h| h.within.is_none());
         let total = self.user_total(peer.share);
         let mut held: Vec<(u32, &Demand)> = live.map(|h| (h.record.id, &h.demand)).collect();
         let live = held.len();
         held.extend(self.leaving_of(peer.uid, at));
-        let ended = mine().filter(|h| h.state == State::Ended).count();
+        let ended = mine().filter(|h| h.state != State::Live && !clings(h)).count();
         limits::user(total, &held, held.len() - live, ended, demand, |smaller| {
             let mut admission = self.rooms[room].admission.clone();
             // What it takes the place of is its own to have.

@@ -159,6 +159,9 @@ impl<E: Engine, S: System> Book<E, S> {
     pub(super) fn ends_of(&self, uid: u32) -> Vec<u64> {
         let all = self.rooms.iter().flat_map(|room| &room.leaving).filter(|l| l.uid == uid);
         let mut ends: Vec<u64> = all.map(|l| l.until).collect();
+        let closing = |h: &Held| h.state == State::Closing && h.record.uid == uid;
+        // They leave with their next switch.
+        ends.extend(self.held.values().any(closing).then(|| monotonic() + MS));
         ends.sort_unstable();
         ends
     }

@@ -61,22 +61,30 @@ impl<E: Engine, S: System> Book<E, S> {
         self.look_at_cpus();
         let held = &self.held[&id];
         let mut admission = self.rooms[room].admission.clone();
-        let (mut place, fits) = admission.keep(id, &demand, &held.place);
-        // Less load may still be too much for who stands beside it: hard ones are tested by their demand, and a shorter
-        // period is more for those whom they go before.
-        let less = demand.load() <= held.demand.load()
-            && u128::from(demand.budget) * u128::from(held.demand.period)
-                <= u128::from(held.demand.budget) * u128::from(demand.period);
-        let gives_up = less && (fits || !held.guaranteed);
+        // Of those whom a hard one goes before it takes the more the shorter its period is, however far its deadline is.
+        let less = demand.load() <= held.demand.load();
+        let rarer = u128::from(demand.budget) * u128::from(held.demand.period)
+            <= u128::from(held.demand.budget) * u128::from(demand.period);
+        // Until the present period ends both may hold.
+        let both = Demand {
+            budget: budget.max(held.demand.budget),
+            period: period.min(held.demand.period),
+            deadline: deadline.min(held.demand.deadline),
+            ..demand.clone()
+        };
+        let booked = if less && !rarer { both } else { demand.clone() };
+        let (mut place, fits) = admission.keep(id, &booked, &held.place);
+        // Less load may still be too much for who stands beside it: hard ones are tested by their demand.
+        let gives_up = less && rarer && (fits || !held.guaranteed);
         if gives_up {
             (admission, place) = (self.rooms[room].admission.clone(), held.place.clone());
         } else {
-            if let Err(refusal) = self.user_limit(peer, &demand, room, &|h| h.record.id == id, 0) {
+            if let Err(refusal) = self.user_limit(peer, &booked, room, &|h| h.record.id == id, 0) {
                 return Ok(self.refuse(*refusal));
             }
             if !fits {
                 admission = self.rooms[room].admission.clone();
-                place = match admission.admit(id, &demand) {
+                place = match admission.admit(id, &booked) {
                     Ok(place) => place,
                     Err(refusal) => return Ok(self.refuse(*refusal)),
                 };
@@ -111,7 +119,7 @@ impl<E: Engine, S: System> Book<E, S> {
         held.later = Some((ends, demand.clone()));
         let mut said = None;
         if !gives_up {
-            (held.demand, held.place) = (demand, place);
+            (held.demand, held.place) = (booked, place);
             said = Self::mark(held, true);
         }
         let record = &mut held.record;

@@ -17,8 +17,13 @@ const US: u64 = 1_000;
 const MS: u64 = 1_000 * US;
 const SECOND: u64 = 1_000 * MS;
 const HOUR: u64 = 3_600 * SECOND;
-/// Nobody, and its group.
-const USER: u32 = 65_534;
+/// The users that they are, each with a group of its own: more than the service listens to at a time.
+const USERS: std::ops::Range<u32> = 65_500..65_512;
+/// Threads of a herd, at most, and of one that fills the scheduler's table.
+const HERD: usize = 700;
+const FILL: usize = 3_000;
+/// Bytes of a stack of these.
+const STACK: usize = 32 << 10;
 /// Those who have a reservation ask again so often: the scheduler may have been loaded anew.
 const AGAIN: Duration = Duration::from_millis(500);
 
@@ -27,8 +32,9 @@ const AGAIN: Duration = Duration::from_millis(500);
 /// # Errors
 /// There is no such role, or the system gives out.
 pub fn play(role: &str, mut rng: Rng) -> Result<()> {
+    let user = rng.u32(USERS);
     // SAFETY: these only take numbers; the group first, as its change needs root.
-    if unsafe { libc::setgid(USER) != 0 || libc::setuid(USER) != 0 } {
+    if unsafe { libc::setgid(user) != 0 || libc::setuid(user) != 0 } {
         bail!("cannot become an ordinary user: {}", std::io::Error::last_os_error());
     }
     match role {
@@ -53,7 +59,7 @@ pub fn play(role: &str, mut rng: Rng) -> Result<()> {
         "herd" => {
             let cpu = rng.u32(0..super::cpus());
             let beat = rng.u64(5..40) * MS;
-            for _ in 0..60 {
+            for _ in 0..rng.usize(60..HERD) {
                 std::thread::spawn(move || {
                     let _ = sys::set_affinity(0, [cpu]);
                     loop {
@@ -101,6 +107,17 @@ pub fn play(role: &str, mut rng: Rng) -> Result<()> {
                 let _ = stream.write_all(&words);
             }
             std::thread::sleep(Duration::from_millis(rng.u64(0..2_000)));
+        },
+        // Thousands of threads that only sleep, and end together.
+        "filler" => loop {
+            let sleeps = Duration::from_millis(rng.u64(500..3_000));
+            let one = || {
+                std::thread::Builder::new().stack_size(STACK).spawn(move || {
+                    std::thread::sleep(sleeps);
+                })
+            };
+            let all: Vec<_> = (0..FILL).map_while(|_| one().ok()).collect();
+            all.into_iter().for_each(|thread| drop(thread.join()));
         },
         // Reservations with odd periods, which come and go.
         "asker" => {

@@ -16,7 +16,7 @@ use crate::burn::spin;
 use crate::sys;
 
 /// Roles, and how many slots each uses; those with none are attacks.
-pub const ROLES: [(&str, usize); 16] = [
+pub const ROLES: [(&str, usize); 17] = [
     ("sleeper", 1),
     ("waker", 2),
     ("forker", 1),
@@ -32,6 +32,7 @@ pub const ROLES: [(&str, usize); 16] = [
     ("liar", 0),
     ("collector", 0),
     ("visitor", 0),
+    ("filler", 0),
     ("asker", 0),
 ];
 /// So many of them sleep often enough to be given a real-time class for a moment.

@@ -37,8 +37,8 @@ const AHEAD_MOST: u64 = 5_000_000_000;
 const NAPS: u32 = 16;
 /// And a sleep of more than the 2 s, ns, within which `best` looks for rhythms makes it forget that of the naps.
 const REST: u64 = 2_100_000_000;
-/// And before the origin somebody else is busy for so long, which ends so long before it, ns: to orders of virtual time
-/// all tasks have then had less than they may keep, whatever they had to begin.
+/// And before the origin somebody else is busy on each CPU for so long, which ends so long before it, ns: to orders of
+/// virtual time all tasks have then had less than they may keep, whatever they had to begin.
 const BUSY: u64 = 100_000_000;
 const BUSY_ENDS: u64 = 50_000_000;
 /// How often the runner then looks whether all are complete.
@@ -186,9 +186,11 @@ pub fn run(options: &Options) -> Result<Run> {
     let origin = sys::monotonic() + rest + ahead(set);
     let end = origin + set.duration;
     crew.go(origin, naps);
-    if unknown {
-        // An ordinary thread: the runner's class is not inherited.
+    // Ordinary threads: the runner's class is not inherited.
+    for cpu in (0..set.cpus).filter(|_| unknown) {
         std::thread::spawn(move || {
+            // Not all of them may be there: then it is busy elsewhere.
+            let _ = sys::set_affinity(0, [cpu]);
             sys::sleep_until(origin - BUSY_ENDS - BUSY);
             while sys::monotonic() < origin - BUSY_ENDS {
                 std::hint::black_box(0);

@@ -64,10 +64,15 @@ fn a_hard_one_that_is_to_have_its_budget_more_often_is_tested_anew_though_it_is_
     (11..13).for_each(|pid| {
         granted(book.answer(ROOT, of_class(ask(pid, 8, 10), Rank::Soft, None)));
     });
-    let often =
-        |period_ms| Request::Resize { id: rare, budget_ns: 5 * MS, period_ns: period_ms * MS };
-    refused(book.answer(ROOT, often(10)));
-    granted(book.answer(ROOT, often(2000)));
+    let to = |budget_ms, period_ms| Request::Resize {
+        id: rare,
+        budget_ns: budget_ms * MS,
+        period_ns: period_ms * MS,
+    };
+    refused(book.answer(ROOT, to(5, 10)));
+    // What it has of its present budget may be due within its next period.
+    refused(book.answer(ROOT, to(1, 10)));
+    granted(book.answer(ROOT, to(5, 2000)));
 }
 
 fn with_servers(name: &str, budget: u64, servers: Servers) -> Request {
