@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * Best effort, whatever its order (others/registry.h): who waits, who has a CPU, whether who wakes
- * takes one at once. In a crowd turns shrink, and of eight seven are of who has lost its patience,
- * so that nobody waits for longer than the kernel allows.
+ * takes one at once. In a crowd turns shrink, and who has lost its patience is next, so that nobody
+ * waits for longer than the kernel allows.
  */
 #ifndef OB_OTHERS_H
 #define OB_OTHERS_H
@@ -12,8 +12,6 @@
 /* Who has waited for so long is served whatever its weight, ns. The kernel throws a scheduler out
  * that lets a thread wait for 10 s. */
 #define OB_PATIENCE 3000000000ULL
-/* So many of them in a row. */
-#define OB_OTHERS_HURRIED 7
 
 /* `c`, on which this is called, serves best effort of virtual time `vtime`. */
 OB_INLINE void ob_others_advance(ob_p ob, ob_cpu_p c, u64 vtime)
@@ -294,19 +292,6 @@ OB_INLINE ob_task_p ob_others_impatient(ob_p ob, u64 cpus, u64 now)
 	return (ob_task_p)ob_tree_greatest(&ob->best_effort, cpus, ~(now - OB_PATIENCE) - 1);
 }
 
-/* The same for `c`, which picks: in a crowd of which always somebody has waited for so long who
- * uses little is to have its turn, too. */
-OB_INLINE ob_task_p ob_others_out_of_turn(ob_p ob, ob_cpu_p c, u64 now)
-{
-	ob_task_p t = ob_others_impatient(ob, OB_BIT(c->id), now);
-
-	c->hurried = t ? c->hurried + 1 : 0;
-	if (c->hurried <= OB_OTHERS_HURRIED)
-		return t;
-	c->hurried = 0;
-	return OB_NULL;
-}
-
 /* A CPU has picked, and others wait. It may be that who was sent there came too late, for another
  * had gone there round the core, and that a CPU idles which can have them. */
 OB_INLINE void ob_others_spread(ob_p ob)
@@ -332,7 +317,7 @@ OB_FN u64 ob_others_leads(ob_p ob OB_ARG, ob_cpu_p c OB_ARG, ob_task_p t OB_ARG)
 /* Takes the next best-effort task that may run on `c`. */
 OB_INLINE ob_task_p ob_others_take(ob_p ob, ob_cpu_p c, u64 now)
 {
-	ob_task_p t = ob_others_out_of_turn(ob, c, now);
+	ob_task_p t = ob_others_impatient(ob, OB_BIT(c->id), now);
 
 	if (t) {
 		/* Out of turn: where it is in virtual time is no measure here. */

@@ -115,7 +115,7 @@ OB_FN u64 ob_pick_unreserved(ob_p ob OB_ARG, u32 cpu, ob_task_p prev OB_ARG, u64
 	ob_cpu_p c = ob_cpu(ob, cpu);
 	u64 bit = OB_BIT(cpu);
 	/* Who is served out of turn says nothing of where the others are (ob_others_take). */
-	ob_task_p t = ob_others_out_of_turn(ob, c, now);
+	ob_task_p t = ob_others_impatient(ob, bit, now);
 	u32 in_turn = !t;
 
 	ob_share_clear(ob, c, now);

@@ -304,10 +304,9 @@ struct ob_cpu {
 	u64 came;      /* when what runs began to, if that is known */
 	struct ob_stretch past[OB_STRETCHES];
 	u8 online;
-	u8 share;   /* the guaranteed share is being served */
-	u8 relief;  /* best effort that has lost its patience runs in place of a spent server */
-	u8 use;     /* what has run since `since`: enum ob_use */
-	u8 hurried; /* how many have had it in a row for they had waited for long */
+	u8 share;  /* the guaranteed share is being served */
+	u8 relief; /* best effort that has lost its patience runs in place of a spent server */
+	u8 use;    /* what has run since `since`: enum ob_use */
 };
 
 /* A job that a chooser may choose. */

@@ -17,8 +17,7 @@
 #define OB_TOLD_GRAIN (8 * OB_WAKE_GRAIN)
 
 /* All best-effort threads of one CPU have a turn within this time, ns, as long as turns need not be
- * shorter than the least: with reservations the share alone must do for it. (A seventh more where
- * who has waited for long leaves turns to others, OB_OTHERS_HURRIED.) */
+ * shorter than the least: with reservations the share alone must do for it. */
 #define OB_OTHERS_ROUND 5000000000ULL
 #define OB_OTHERS_TURN_LEAST 20000ULL
 

@@ -5,8 +5,8 @@
 #   bench.sh [sim|loads|latency|fairness|desktop|costs|sweeps|frames|videos|srt|auto]...   all of them if none is given
 #
 # loads, latency, fairness, desktop and srt play the same under the kernel's own EEVDF, under published sched_ext
-# schedulers and under Onbeat's orders of best effort, without reservations; SCHEDULERS names others than all, LENGTH the
-# seconds of each of srt's experiments (120).
+# schedulers and under Onbeat's orders of best effort, without reservations; SCHEDULERS names others than all, LENGTH
+# the seconds of each of srt's experiments (120).
 #
 #   sim    jobs a second of CPU time in the simulator, 24 tasks on 4 CPUs: the command as a whole (events kept, metrics
 #          made, table printed), and the simulator alone

@@ -97,7 +97,8 @@ pub fn threads_most() -> usize {
     (most.unwrap_or(0) + 256).clamp(1 << 12, 1 << 22)
 }
 
-/// The kernel's own `threads-max` on a machine of this size, and a little more: it reckoned with what it had at the start.
+/// The kernel's own `threads-max` on a machine of this size, and a little more, as it reckoned with what it had when it
+/// started.
 fn usual() -> Option<usize> {
     let text = fs::read_to_string("/proc/meminfo").ok()?;
     let kib = text.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;

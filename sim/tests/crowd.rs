@@ -2,16 +2,12 @@
 //! Crowds of best-effort threads on one CPU: each has its turn before the kernel's watchdog ends the scheduler (10
 //! s), with nothing reserved, beside a full reservation and beside one that spins on nothing.
 
-mod common;
-
-use common::shell::{Part, endless, play};
 use onbeat_core::ffi;
 use onbeat_model::event::EventKind;
 use onbeat_model::others::Others;
 use onbeat_model::taskset::Overheads;
 use onbeat_sim::{Core, Detail, Engine, Load, Reservation};
 
-const US: u64 = 1_000;
 const MS: u64 = 1_000_000;
 const S: u64 = 1_000 * MS;
 /// What the watchdog takes, less some.
@@ -101,26 +97,5 @@ fn hundreds_have_their_turns_beside_a_tiny_reservation_that_spins() {
     for policy in ["cbs-hard", "cbs", "cbs-slack", "cbs-predict"] {
         let longest = longest_wait(700, Some((50_000, 3600 * S)), policy);
         assert!(longest < WATCHDOG, "{policy}: {longest} ns");
-    }
-}
-
-/// All of them have waited for 3 s for ever: their weights alone would have them wait for longer.
-#[test]
-fn who_uses_little_waits_for_some_turns_beside_a_crowd_of_which_somebody_has_always_waited_for_long()
- {
-    for order in Others::ALL {
-        let mut core = Core::new(1, 1, 50, MS, 1501, 0);
-        core.among_others(order.number());
-        (0..1500).for_each(|i| core.init_task(i, 1, onbeat_sim::weight(19)));
-        core.init_task(1500, 1, onbeat_sim::NICE_0);
-        let quick = Part { first: 10 * S, work: 50 * US, period: 20 * MS };
-        let parts: Vec<Part> = (0..1500).map(|_| endless(0)).chain([quick]).collect();
-        let got = play(core, &parts, 20 * S);
-        // Its first wait, of which nothing is known of it yet, is of a new one.
-        let quick = got[1500];
-        assert!(quick.had >= 400 * 50 * US, "{order}: {quick:?}");
-        assert!(quick.waits - quick.waited <= 400 * MS, "{order}: {quick:?}");
-        let longest = got[..1500].iter().map(|g| g.waited).max().unwrap();
-        assert!(longest < WATCHDOG, "{order}: {longest}");
     }
 }

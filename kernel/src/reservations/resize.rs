@@ -61,7 +61,7 @@ impl<E: Engine, S: System> Book<E, S> {
         self.look_at_cpus();
         let held = &self.held[&id];
         let mut admission = self.rooms[room].admission.clone();
-        // Of those whom a hard one goes before it takes the more the shorter its period is, however far its deadline is.
+        // Of those whom a hard one goes before it takes the more the shorter its period is, wherever its deadline is.
         let less = demand.load() <= held.demand.load();
         let rarer = u128::from(demand.budget) * u128::from(held.demand.period)
             <= u128::from(held.demand.budget) * u128::from(demand.period);

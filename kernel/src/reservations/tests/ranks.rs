@@ -56,23 +56,21 @@ fn hard_ones_have_a_cpu_each_and_what_one_cpu_cannot_hold_is_refused_though_two_
 
 #[test]
 fn a_hard_one_that_is_to_have_its_budget_more_often_is_tested_anew_though_it_is_no_denser() {
-    let (mut book, fake) = preset();
-    (10..13).for_each(|pid| fake.process(pid, 0, 1));
-    let Request::Reserve(r) = of_class(ask(10, 5, 1000), Rank::Hard, None) else { unreachable!() };
-    let rare = Request::Reserve(Reserve { deadline_ns: Some(10 * MS), ..r });
-    let rare = granted(book.answer(ROOT, rare));
-    (11..13).for_each(|pid| {
-        granted(book.answer(ROOT, of_class(ask(pid, 8, 10), Rank::Soft, None)));
-    });
-    let to = |budget_ms, period_ms| Request::Resize {
-        id: rare,
-        budget_ns: budget_ms * MS,
-        period_ns: period_ms * MS,
-    };
-    refused(book.answer(ROOT, to(5, 10)));
-    // What it has of its present budget may be due within its next period.
-    refused(book.answer(ROOT, to(1, 10)));
-    granted(book.answer(ROOT, to(5, 2000)));
+    // With 1 ms, too: what it has of its present 5 may be due within its next period.
+    for budget in [5, 1] {
+        let (mut book, fake) = preset();
+        (10..14).for_each(|pid| fake.process(pid, 0, 1));
+        let Request::Reserve(r) = of_class(ask(10, 5, 1000), Rank::Hard, None) else { panic!() };
+        let rare = Request::Reserve(Reserve { deadline_ns: Some(10 * MS), ..r });
+        let id = granted(book.answer(ROOT, rare));
+        let often = Request::Resize { id, budget_ns: budget * MS, period_ns: 10 * MS };
+        granted(book.answer(ROOT, often));
+        // Two CPUs less 0.2 have room for two of these beside 0.5, and for a third beside 0.005.
+        let soft = |pid| of_class(ask(pid, 5, 10), Rank::Soft, None);
+        granted(book.answer(ROOT, soft(11)));
+        granted(book.answer(ROOT, soft(12)));
+        refused(book.answer(ROOT, soft(13)));
+    }
 }
 
 fn with_servers(name: &str, budget: u64, servers: Servers) -> Request {
