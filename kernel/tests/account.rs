@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What an ordinary user's reservations can take from others. Needs QEMU and a fetched kernel (`make setup`).
+//! What an ordinary user can take from others, and do to them. Needs QEMU and a fetched kernel (`make setup`).
 
+#[path = "account/clients.rs"]
+mod clients;
 mod guest;
 
 use std::os::unix::process::CommandExt;
@@ -24,7 +26,7 @@ const WANTED: &str = "ONBEAT_TEST_WANTED";
 /// How many threads each of the user's processes has.
 const THREADS: &str = "ONBEAT_TEST_THREADS";
 /// The kernel throws out a scheduler that keeps a thread waiting for 10 s, and looks every 5 s.
-const REST: Duration = Duration::from_secs(20);
+const REST: Duration = Duration::from_secs(16);
 /// Bytes.
 const LARGE: usize = 400 << 20;
 
@@ -100,8 +102,10 @@ fn in_the_guest() {
     tiny();
     huge();
     bound();
+    clients::all();
     signal(&service, libc::SIGTERM);
-    finish(service);
+    let (_, words) = finish(service);
+    fact("flood-lines", words.lines().filter(|line| line.contains("flood")).count());
     rest();
 }
 

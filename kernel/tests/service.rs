@@ -5,6 +5,7 @@ mod guest;
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command};
@@ -71,6 +72,7 @@ fn wrong_options_are_named() {
     fact_is("interrupt-usable-words", "--cpus: CPU 1 is --interrupt-cpu");
     fact_is("interrupt-only-words", "it is the only CPU on line");
     fact_is("interrupt-gone-words", "it is off line; bring it on line");
+    fact_is("socket-words", "others can write there");
     fact_is("events-words", "cannot write events to /no/such/file");
 }
 
@@ -312,6 +314,9 @@ fn refusals_to_start() {
     fact("interrupt-only-words", words(&["--interrupt-cpu", "0"]));
     fact("interrupt-gone-words", words(&["--interrupt-cpu", "1"]));
     fs::write(CPU_1, "1").unwrap();
+    fs::create_dir("/tmp/open").unwrap();
+    fs::set_permissions("/tmp/open", fs::Permissions::from_mode(0o777)).unwrap();
+    fact("socket-words", words(&["--socket", "/tmp/open/socket"]));
     fact("events-words", words(&["--events", "/no/such/file"]));
     fact("help-stats", words(&["--help-stats"]));
     let (status, words) = finish(start(as_user(&mut Command::new("/bin/scx_onbeat"))));

@@ -83,6 +83,11 @@ fn killed_while_it_serves_reservations_it_loses_no_task() {
 }
 
 #[test]
+fn who_starts_it_with_a_policy_that_does_not_isolate_is_warned() {
+    fact_is("killed-words", "warning: g-edf+fcbs does not isolate");
+}
+
+#[test]
 fn thrown_out_under_load_it_keeps_the_reason_and_explains_it() {
     fact_is("thrown-status", "exit status: 3");
     fact_is("thrown-words", "the kernel took the scheduler out: ");
@@ -217,7 +222,9 @@ fn crowd(killed: Child) {
     fact("crowd-silent", silent(counters, 2));
 
     signal(&killed, libc::SIGKILL);
-    fact("killed-status", finish(killed).0);
+    let (status, words) = finish(killed);
+    fact("killed-status", status);
+    fact("killed-words", words);
     soon(|| state() == "disabled");
     fact("killed-state", state());
     fact("killed-silent", silent(counters, 2));
