@@ -20,8 +20,8 @@ use onbeat_command::misuse;
 use onbeat_lab::LabSpec;
 use onbeat_model::metrics::Metrics;
 use onbeat_model::policy::{CorePolicy, DEFAULT, Policy};
-use onbeat_model::taskset::TaskSet;
-use onbeat_model::units::SEC;
+use onbeat_model::taskset::{TaskEntry, TaskSet};
+use onbeat_model::units::{Fraction, SEC, format_percent, parse_percent};
 use onbeat_sim::{Detail, simulate_with};
 
 use crate::lab::carry::{self, carry_out, guests_at_a_time};
@@ -90,6 +90,10 @@ pub struct Options {
         allow_hyphen_values = true
     )]
     seconds: u64,
+    /// What the reservations, as those of one user, may take ahead of best effort, such as 95%; beyond it an overrun
+    /// takes turns with best effort
+    #[arg(long, value_name = "PERCENT", value_parser = share)]
+    max_share: Option<Fraction>,
     /// Where they are played
     #[arg(long, value_enum, default_value = "sim")]
     by: By,
@@ -156,10 +160,16 @@ pub fn run(options: &Options) -> Result<ExitCode> {
     let sets: Vec<(Family, u64)> =
         families.iter().flat_map(|family| (0..sets).map(|i| (*family, options.seed + i))).collect();
     let duration = options.seconds * SEC;
-    if let Some(folder) = &options.write {
-        return write::sets(folder, &sets, duration, &policies, options.force);
+    let set_of = |(family, seed): (Family, u64)| TaskSet {
+        max_share: options.max_share,
+        ..family.generate(seed, duration, policies.clone())
+    };
+    if let Some(share) = options.max_share {
+        sets.iter().try_for_each(|set| fits_in(share, &set_of(*set)))?;
     }
-    let set_of = |(family, seed): (Family, u64)| family.generate(seed, duration, policies.clone());
+    if let Some(folder) = &options.write {
+        return write::sets(folder, &sets, &set_of, options.force);
+    }
     let played = match options.by {
         By::Sim => in_simulator(&sets, &policies, &set_of)?,
         By::Lab => in_lab(&sets, &policies, &set_of)?,
@@ -182,6 +192,29 @@ pub fn run(options: &Options) -> Result<ExitCode> {
     print(&if options.json { report.to_json() } else { report.to_text() })?;
     let failed = options.strict && !report.passes();
     Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+/// A limit.
+fn share(text: &str) -> Result<Fraction, String> {
+    let share = parse_percent(text).map_err(|e| e.to_string())?;
+    match share == Fraction::ZERO || share > Fraction::ONE {
+        true => Err("choose above 0% and at most 100%, for example 95%".into()),
+        false => Ok(share),
+    }
+}
+
+/// The service would refuse what it is not to grant to one user.
+fn fits_in(share: Fraction, set: &TaskSet) -> Result<()> {
+    let load = |task: &TaskEntry| task.budget.unwrap_or(0) as f64 / task.period as f64;
+    let load: f64 = set.tasks.iter().map(load).sum();
+    let most = *share.numer() as f64 / *share.denom() as f64 * f64::from(set.cpus);
+    if load > most {
+        let (share, set, cpus) = (format_percent(share), &set.name, set.cpus);
+        bail!(misuse(format!(
+            "--max-share {share}: the reservations of {set} ask for {load:.2} of {cpus} CPUs; choose more"
+        )));
+    }
+    Ok(())
 }
 
 impl Options {

@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! `onbeat family`: what it promises and what it refuses.
 
-mod common;
-
 use std::fs;
 
-use common::{complaint, object, onbeat, said};
+use crate::common::{complaint, object, onbeat, said};
 
 const SHORT: [&str; 5] = ["family", "--seconds", "4", "--sets", "2"];
 
@@ -68,6 +66,18 @@ fn a_set_that_is_written_has_the_figures_it_has_in_its_family() {
 }
 
 #[test]
+fn a_limit_on_the_user_leaves_more_to_best_effort_and_nobody_owed_is_late() {
+    let ask = |more: &[&str]| {
+        let words = ["drift", "--policies", "g-fifo", "--seed", "3", "--json"];
+        object(&short(&[&words[..], more].concat()))["families"][0]["policies"][1].clone()
+    };
+    let (free, held) = (ask(&[]), ask(&["--max-share", "94%"]));
+    let best_effort = |figures: &serde_json::Value| figures["best_effort_cpus"].as_f64().unwrap();
+    assert!(best_effort(&held) > best_effort(&free), "{held} {free}");
+    assert_eq!(held["owed_late"], 0);
+}
+
+#[test]
 fn a_set_that_somebody_has_edited_is_replaced_only_by_force() {
     let folder = tempfile::tempdir().unwrap();
     let make =
@@ -102,6 +112,9 @@ fn what_makes_no_sense_is_refused_in_a_sentence() {
         (&["--policies", "fifo"], "g-fifo in place of fifo"),
         (&["--policies", "g-edf+cbs,edf"], "there is no policy \"edf\""),
         (&["--judge", "eevdf"], "--by lab"),
+        (&["--max-share", "0%"], "above 0% and at most 100%"),
+        (&["--max-share", "95"], "percentage"),
+        (&["--max-share", "50%"], "ask for"),
         (&["--write", "/dev/null/x"], "cannot make the folder"),
         (&["--write", "x", "--json"], "cannot be used with"),
     ] {

@@ -8,7 +8,6 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result, ensure};
 use onbeat_analysis::family::Family;
-use onbeat_model::policy::Policy;
 use onbeat_model::taskset::{TaskSet, Work};
 
 use crate::output::{self, print};
@@ -21,19 +20,17 @@ use crate::output::{self, print};
 pub fn sets(
     folder: &Path,
     sets: &[(Family, u64)],
-    duration: u64,
-    policies: &[Policy],
+    made: &dyn Fn((Family, u64)) -> TaskSet,
     force: bool,
 ) -> Result<ExitCode> {
     fs::create_dir_all(folder)
         .with_context(|| format!("cannot make the folder {}", folder.display()))?;
-    let made = |(family, seed): &(Family, u64)| family.generate(*seed, duration, policies.to_vec());
     let files = |set: &TaskSet| {
         let file = folder.join(format!("{}.toml", set.name));
         [traces(folder, set), vec![(file, set.to_toml())]].concat()
     };
     if !force {
-        sets.iter().flat_map(|set| files(&made(set))).try_for_each(|(file, text)| -> Result<()> {
+        sets.iter().flat_map(|set| files(&made(*set))).try_for_each(|(file, text)| -> Result<()> {
             ensure!(
                 output::special(&file) || is_new_or_holds(&file, &text),
                 "{} is there already with other contents; give --force to replace it, or another folder",
@@ -42,7 +39,7 @@ pub fn sets(
             Ok(())
         })?;
     }
-    for set in sets.iter().map(made) {
+    for set in sets.iter().map(|set| made(*set)) {
         for (file, text) in files(&set) {
             output::write(&file, |out| out.write_all(text.as_bytes()))?;
         }
