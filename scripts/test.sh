@@ -29,14 +29,15 @@ one() {
     exit $status
 }
 
-# names FOLDER...: the test programs there.
+# names FOLDER...: the test programs there. Where there is a main.rs it holds the files beside it, as the program FOLDER.
 names() {
     for folder in "$@"; do
-        for file in "$folder"/tests/*.rs "$folder"/tests/*/main.rs; do
-            [ -f "$file" ] || continue
-            name=$(basename "$file" .rs)
-            [ "$name" != main ] || name=$(basename "$(dirname "$file")")
-            echo "$name"
+        if [ -f "$folder/tests/main.rs" ]; then
+            sed -n '/^\[\[test\]\]/,/^$/s/^name = "\(.*\)"/\1/p' "$folder/Cargo.toml"
+            continue
+        fi
+        for file in "$folder"/tests/*.rs; do
+            [ ! -f "$file" ] || basename "$file" .rs
         done
     done | sort -u
 }
@@ -45,8 +46,8 @@ if [ "${1:-}" = --one ]; then
     one "$2"
 fi
 # By their names, longest first; who is not named here is quick.
-long="agreement soak run survival service budget swap account lab runs groups hsb realtime fairness crowd berate"
-long="$long accepted order unlocked promise verifier oracle guarantees lib"
+long="agreement soak run survival service budget swap account lab sim runs groups hsb realtime fairness crowd berate"
+long="$long unlocked promise verifier lib"
 names */ >"${TMPDIR:-/tmp}/onbeat-tests.$$"
 trap 'rm -f "${TMPDIR:-/tmp}/onbeat-tests.$$"' EXIT
 quick=$(echo "$long" | tr ' ' '\n' | grep -vxF -f - "${TMPDIR:-/tmp}/onbeat-tests.$$" || true)

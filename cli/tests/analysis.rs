@@ -2,13 +2,10 @@
 //! `onbeat analyze` and `onbeat sweep`: what they promise and what they refuse; `onbeat provision`: `provision.rs`;
 //! the verdict with which `onbeat analyze` begins: `verdict.rs`.
 
-mod common;
-#[path = "analysis/provision.rs"]
 mod provision;
-#[path = "analysis/verdict.rs"]
 mod verdict;
 
-use common::{File, answered, checkout, complaint, object, onbeat, said};
+use crate::common::{File, answered, checkout, complaint, object, onbeat, said};
 
 #[test]
 fn hard_tasks_that_fit_no_cpu_are_not_simulated_as_if_they_did() {

@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! What verbs make of purses, sets of CPUs and threads of a file: tested, refused, or said to be left out.
 
-mod common;
-
-use common::{File, answered, complaint, onbeat, said};
+use crate::common::{File, answered, complaint, onbeat, said};
 
 /// Two CPUs under `policies`; `tables` stand before a task of 8 ms every 40 ms, whose last lines are `task`.
 fn file(policies: &str, tables: &str, task: &str) -> File {

@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! `onbeat limit`: what it answers, what it refuses, where others find its answer.
 
-mod common;
-
 use std::path::Path;
 use std::process::{Command, Output};
 
-use common::{File, complaint, object, said};
+use crate::common::{File, complaint, object, said};
 
 fn in_folder(folder: &Path, words: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_onbeat")).args(words).current_dir(folder).output().unwrap()

@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! `onbeat status --watch`, `onbeat top` and `onbeat run` before a service that exists only here.
 
-mod common;
 #[path = "common/fake.rs"]
 mod fake;
-#[path = "status/run.rs"]
 mod run;
 
 use std::collections::BTreeSet;
@@ -16,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use common::complaint;
+use crate::common::{self, complaint};
 use onbeat_model::beat::Rhythm;
 use onbeat_model::metrics::Cause;
 use onbeat_model::protocol::{

@@ -2,13 +2,11 @@
 //! The tutorials (docs/tutorials) and the README: every command of theirs runs, and tables have the figures of the runs
 //! that they speak of. Commands that need a service run in the guest of `run.rs`.
 
-mod common;
-
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Output};
 
-use common::{build_the_guests_programs, checkout, complaint, object, onbeat};
+use crate::common::{self, build_the_guests_programs, checkout, complaint, object, onbeat};
 use serde_json::Value;
 
 const PAGES: [&str; 3] = ["stutter.md", "dimension.md", "study.md"];

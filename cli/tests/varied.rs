@@ -2,9 +2,7 @@
 //! `onbeat sweep` over a task set: figures with intervals, verdicts on claims, and what it refuses; repetitions of
 //! `onbeat sim`.
 
-mod common;
-
-use common::{File, checkout, complaint, object, onbeat, said};
+use crate::common::{self, File, checkout, complaint, object, onbeat, said};
 
 const BASE: &str = "name = \"base\"\ncpus = 2\nduration = \"2s\"\npolicies = [\"g-edf+cbs-hard\"]\n[[task]]\n\
                     name = \"t\"\nperiod = \"10ms\"\nbudget = \"4ms\"\n\

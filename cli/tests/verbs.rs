@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! `onbeat sim` and `onbeat report`, and how all verbs take bad input.
 
-mod common;
-
 use std::fs;
 use std::process::{Command, Stdio};
 
-use common::{File, checkout, complaint, object, onbeat, said, short};
+use crate::common::{self, File, checkout, complaint, object, onbeat, said, short};
 
 const FIGURES: [&str; 13] = [
     "jobs",

@@ -13,7 +13,6 @@ use onbeat_sim::simulate;
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{RngCore, SeedableRng};
 
-#[path = "beats/kinds.rs"]
 mod kinds;
 
 use kinds::{OTHERS, Play, RHYTHMIC, Thread};

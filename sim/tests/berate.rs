@@ -2,10 +2,10 @@
 //! BeRate among best effort, nothing reserved: who sleeps between jobs meets deadlines that its part allows, without
 //! being told of; nobody gains by looking so, and parts are as weights.
 
-mod common;
-
-use common::rhythm::{MS, Periodic, SECOND, US, core, had_by_a_liar, late, late_of_one, times};
-use common::shell::{EVER, Got, Part, endless, play, play_woken};
+use crate::common::rhythm::{
+    MS, Periodic, SECOND, US, core, had_by_a_liar, late, late_of_one, times,
+};
+use crate::common::shell::{EVER, Got, Part, endless, play, play_woken};
 use onbeat_model::others::Others;
 use onbeat_sim::NICE_0;
 

@@ -2,10 +2,8 @@
 //! BEST among best effort, nothing reserved: who wakes at steady intervals is in time, whatever its part is, at the
 //! expense of the others; rhythms that are none get nothing.
 
-mod common;
-
-use common::rhythm::{MS, Periodic, SECOND, US, core, late, times};
-use common::shell::{Part, endless, play};
+use crate::common::rhythm::{MS, Periodic, SECOND, US, core, late, times};
+use crate::common::shell::{Part, endless, play};
 use onbeat_model::event::EventKind;
 use onbeat_model::others::Others;
 use onbeat_model::taskset::Overheads;

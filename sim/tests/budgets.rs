@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! What a server receives, by every server's own rules.
 
-mod common;
-
-use common::replay::audit;
-use common::{ANYTHING, Case, Kind, Played, play, policies, systems};
+use crate::common::replay::audit;
+use crate::common::{self, ANYTHING, Case, Kind, Played, play, policies, systems};
 use onbeat_model::event::EventKind;
 use onbeat_model::policy::{CorePolicy, Order, Server};
 use proptest::prelude::*;

@@ -4,9 +4,7 @@
 //! name of others' schedulers: work in phase with the clock, use that is not accounted for, sleep just before a quantum
 //! ends.
 
-mod common;
-
-use common::rhythm::{MS, Place, Program, Rhythm, SECOND, Way, had_beside};
+use crate::common::rhythm::{MS, Place, Program, Rhythm, SECOND, Way, had_beside};
 use onbeat_model::others::Others;
 use onbeat_sim::{NICE_0, weight};
 

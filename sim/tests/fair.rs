@@ -2,9 +2,7 @@
 //! Best effort among itself on one CPU, nothing reserved: who sleeps much does not wait for who never does, nobody has
 //! more than its part, and parts are as weights; in every order unless it says otherwise.
 
-mod common;
-
-use common::shell::{Part, endless, play, play_disturbed};
+use crate::common::shell::{Part, endless, play, play_disturbed};
 use onbeat_core::ffi;
 use onbeat_model::others::Others;
 use onbeat_sim::{Core, NICE_0, NOBODY};

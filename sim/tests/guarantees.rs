@@ -2,9 +2,7 @@
 //! What theorems promise, tried on random systems: isolation, optimality, bounded tardiness, and
 //! the share of best-effort work.
 
-mod common;
-
-use common::{ANYTHING, Case, Kind, Task, play, policies, policy, systems};
+use crate::common::{ANYTHING, Case, Kind, Task, play, policies, policy, systems};
 use onbeat_model::event::EventKind;
 use onbeat_model::policy::{Order, Server};
 use onbeat_sim::SHARE_LAG;

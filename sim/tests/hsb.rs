@@ -2,12 +2,10 @@
 //! EDF-HSB, with and without reclaiming: hard reservations are never late whatever the others do, soft ones by no more
 //! than the bound, and best effort's servers give it their rate.
 
-mod common;
-
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use common::scene::{Scene, Sort, plays, policies, scenes, window_lack};
+use crate::common::scene::{Scene, Sort, plays, policies, scenes, window_lack};
 use onbeat_analysis::global::hsb::hsb_tardiness;
 use onbeat_analysis::sporadic::Sporadic;
 use onbeat_model::event::EventKind;

@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! The core against a step-by-step scheduler that is too simple to be wrong.
 
-mod common;
-
-use common::oracle::finishes;
-use common::{ANYTHING, Case, Kind, play, policies, systems};
+use crate::common::oracle::finishes;
+use crate::common::{self, ANYTHING, Case, Kind, play, policies, systems};
 use onbeat_model::policy::{CorePolicy, Key, Server};
 use proptest::prelude::*;
 

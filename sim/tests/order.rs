@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Who runs when and where, whatever the policy.
 
-mod common;
-
-use common::replay::{View, audit, replay};
-use common::{ANYTHING, Case, Kind, Task, play, policies, systems};
+use crate::common::replay::{View, audit, replay};
+use crate::common::{self, ANYTHING, Case, Kind, Task, play, policies, systems};
 use onbeat_model::event::EventKind;
 use onbeat_model::others::Others;
 use onbeat_model::policy::{CorePolicy, Key, Server};

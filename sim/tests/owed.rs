@@ -2,11 +2,9 @@
 //! The measure of the promise, tried: a server that gives each reservation its budget in each period leaves no owed job
 //! late, whatever jobs ask for and whenever they come; and where nothing holds the others off, owed jobs are late.
 
-mod common;
-
 use std::collections::BTreeMap;
 
-use common::{STEP, policies, policy};
+use crate::common::{STEP, policies, policy};
 use onbeat_core::ffi;
 use onbeat_model::event::{Event, EventKind};
 use onbeat_model::metrics::{Cause, Metrics, detailed, metrics, of_core};

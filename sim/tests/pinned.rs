@@ -2,11 +2,9 @@
 //! Threads on a CPU that cannot give them what they have reserved: those that bind themselves to it are best effort, and
 //! those that are held there fall behind. Once they are free they may not make up for all of it at others' expense.
 
-mod common;
-
 use std::path::Path;
 
-use common::policy;
+use crate::common::policy;
 use onbeat_core::ffi;
 use onbeat_model::metrics::detailed;
 use onbeat_model::policy::{CORE, CorePolicy, Sets};

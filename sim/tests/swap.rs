@@ -2,9 +2,7 @@
 //! Policies that change while they are in force: nobody is lost, no budget is made, and what both policies promise is
 //! kept.
 
-mod common;
-
-use common::{ANYTHING, Case, Kind, domains, systems};
+use crate::common::{self, ANYTHING, Case, Kind, domains, systems};
 use onbeat_analysis::plan::Split;
 use onbeat_core::ffi;
 use onbeat_model::policy::{CORE, CorePolicy, Server, Sets};

@@ -3,11 +3,9 @@
 //! seconds, whatever the policy makes of the others. (The kernel ends a scheduler that keeps a thread waiting for 10
 //! s.)
 
-mod common;
-
 use std::path::Path;
 
-use common::shell::{Part, endless, play};
+use crate::common::shell::{Part, endless, play};
 use onbeat_core::ffi;
 use onbeat_model::event::EventKind;
 use onbeat_model::policy::CORE;

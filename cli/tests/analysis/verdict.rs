@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 
 use serde_json::Value;
 
-use super::common::{File, answered, complaint, onbeat, said};
+use crate::common::{File, answered, complaint, onbeat, said};
 
 /// One CPU of which best effort keeps nothing, under EDF on each CPU.
 fn file(tasks: &[(&str, &str, &str, &str)]) -> File {

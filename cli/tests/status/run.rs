@@ -5,9 +5,9 @@ use std::process::{Command, Stdio};
 
 use onbeat_model::protocol::{Request, Reservation};
 
-use super::common::{complaint, object};
 use super::fake::Fake;
 use super::{compare, onbeat};
+use crate::common::{complaint, object};
 
 const MS: u64 = 1_000_000;
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Golden logs: what every policy does with some hundreds of random sets, as one checksum of its event logs: they say
 //! that the core still does the same. A log that moves is no fault by itself, but its reason belongs into the commit.
-//! `GOLDEN=write cargo test --release -p onbeat-sim --test promise golden` notes the new ones.
+//! `GOLDEN=write cargo test --release --workspace --test promise golden` notes the new ones.
 
 use std::fmt::Write as _;
 use std::fs;
