@@ -12,8 +12,14 @@ use plotters::style::text_anchor::HPos;
 use super::lines::COLOURS;
 use super::{INK, PlotError, draw, font, plain, written};
 
-const SIZE: (u32, u32) = (760, 420);
-const KEY: i32 = 190;
+/// Of the chart without its key, and from one line of that to the next.
+const SIZE: (u32, u32) = (570, 420);
+const LINE: u32 = 22;
+/// What a letter of the key may be wide, and what stands beside it.
+const LETTER: u32 = 9;
+const BESIDE: u32 = 46;
+/// Tasks that the key names; how many more there are it says.
+const NAMED: usize = 40;
 /// How far below the line crosses stand, in parts of the picture's height.
 const BELOW: f64 = 0.035;
 
@@ -39,11 +45,17 @@ pub fn progress(run: &Run, from: u64, until: u64) -> Result<Option<String>, Plot
     let seconds = |ns: u64| ns as f64 / SEC as f64;
     let most = tasks.iter().flat_map(|t| &t.corners).map(|c| c.1).fold(0.0, f64::max);
     let below = most * BELOW;
-    let drawn = draw(SIZE, "CPU time of each task over time", |root| {
+    let named = tasks.len().min(NAMED);
+    let more = (tasks.len() > named).then(|| format!("and {} more", tasks.len() - named));
+    let letters = tasks[..named].iter().map(|task| task.name.chars().count());
+    let letters = letters.chain(["deadline missed".len()]).max().unwrap_or(0) as u32;
+    let (beside, lines) = (BESIDE + LETTER * letters, named as u32 + 2);
+    let size = (SIZE.0 + beside, SIZE.1.max(40 + LINE * lines));
+    let drawn = draw(size, "CPU time of each task over time", |root| {
         root.fill(&WHITE)?;
         let mut chart = ChartBuilder::on(root)
             .margin_left(8)
-            .margin_right(KEY)
+            .margin_right(beside)
             .margin_top(20)
             .x_label_area_size(44)
             .y_label_area_size(56)
@@ -53,20 +65,28 @@ pub fn progress(run: &Run, from: u64, until: u64) -> Result<Option<String>, Plot
             .y_desc("CPU time, s")
             .y_label_formatter(&|y| if *y < 0.0 { String::new() } else { written(*y) })
             .draw()?;
-        let key = SIZE.0 as i32 - KEY + 14;
+        let key = SIZE.0 as i32 + 14;
+        let line = |i: usize| 40 + (LINE * i as u32) as i32;
+        let word =
+            |text: String, i| Text::new(text, (key + 24, line(i)), font(15, INK, HPos::Left));
         for (i, task) in tasks.iter().enumerate() {
-            let colour = COLOURS[i % COLOURS.len()];
-            chart.draw_series(LineSeries::new(task.corners.clone(), colour.stroke_width(2)))?;
+            let colour = COLOURS[i % COLOURS.len()].stroke_width(2);
+            chart.draw_series(LineSeries::new(task.corners.clone(), colour))?;
             let crosses = task.missed.iter().map(|(x, y)| (*x, y - below));
-            chart.draw_series(crosses.map(|at| Cross::new(at, 4, INK.stroke_width(2))))?;
-            let y = 40 + 22 * i as i32;
-            root.draw(&PathElement::new([(key - 8, y), (key + 16, y)], colour.stroke_width(2)))?;
-            root.draw(&Text::new(task.name.clone(), (key + 24, y), font(15, INK, HPos::Left)))?;
+            chart.draw_series(crosses.map(|at| Cross::new(at, 4, colour)))?;
+            if i < named {
+                root.draw(&PathElement::new([(key - 8, line(i)), (key + 16, line(i))], colour))?;
+                root.draw(&word(task.name.clone(), i))?;
+            }
+        }
+        let mut next = named;
+        if let Some(more) = more {
+            root.draw(&word(more, next))?;
+            next += 1;
         }
         if tasks.iter().any(|task| !task.missed.is_empty()) {
-            let y = 40 + 22 * tasks.len() as i32;
-            root.draw(&Cross::new((key + 4, y), 4, INK.stroke_width(2)))?;
-            root.draw(&Text::new("deadline missed", (key + 24, y), font(15, INK, HPos::Left)))?;
+            root.draw(&Cross::new((key + 4, line(next)), 4, INK.stroke_width(2)))?;
+            root.draw(&word("deadline missed".into(), next))?;
         }
         Ok(())
     })?;
@@ -210,6 +230,28 @@ mod tests {
         }
         let later = progressed(&run(), 12 * MS, 50 * MS);
         assert!((later[0].corners.last().unwrap().1 - 0.018).abs() < 1e-9);
+    }
+
+    #[test]
+    fn every_name_has_room_and_a_crowd_is_summed_up() {
+        let size = |run: &Run| -> (u32, u32) {
+            let picture = progress(run, 0, 50 * MS).unwrap().unwrap();
+            let numbers =
+                picture.split("viewBox=\"0 0 ").nth(1).unwrap().split('"').next().unwrap();
+            let (width, height) = numbers.split_once(' ').unwrap();
+            (width.parse().unwrap(), height.parse().unwrap())
+        };
+        let mut run = run();
+        let (width, height) = size(&run);
+        run.tasks[1].name = "n".repeat(64);
+        // A letter of that size is hardly 8 wide.
+        assert!(size(&run).0 >= width - 14 * 8 + 64 * 8, "{width}");
+        let more = run.tasks[1].clone();
+        run.tasks.extend((0..20).map(|_| more.clone()));
+        assert!(size(&run).1 >= height.max(24 * 20), "{height}");
+        run.tasks.extend((0..978).map(|_| more.clone()));
+        let picture = progress(&run, 0, 50 * MS).unwrap().unwrap();
+        assert!(picture.contains("and 960 more") && size(&run).1 < 1000);
     }
 
     #[test]

@@ -33,7 +33,7 @@ struct Args {
     /// Finish jobs that are late, in place of giving them up at their deadlines
     #[arg(long)]
     finish: bool,
-    /// How long to go on
+    /// How long jobs are released
     #[arg(long, value_parser = parse_duration, default_value = "10s")]
     duration: u64,
     /// Another one makes other jobs

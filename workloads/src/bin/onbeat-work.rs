@@ -24,7 +24,7 @@ struct Args {
     /// CPU time of each job
     #[arg(long, value_parser = parse_duration, default_value = "20ms", conflicts_with = "hog")]
     work: u64,
-    /// How long to go on
+    /// How long jobs are released, all of which are done however late; or a hog goes on
     #[arg(long, value_parser = parse_duration, default_value = "10s")]
     duration: u64,
     /// Take all CPU time there is instead
