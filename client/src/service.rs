@@ -250,6 +250,8 @@ pub struct Service {
     socket: PathBuf,
     /// When it last answered.
     last: Instant,
+    /// Answers that are still to come: more than one where those before were given up.
+    late: u32,
     /// How long to wait for a service that is starting.
     starting: Duration,
     /// Told when it is.
@@ -282,6 +284,7 @@ impl Service {
             stream: BufReader::new(stream),
             socket: path.into(),
             last: Instant::now(),
+            late: 0,
             starting: STARTING,
             on_starting: None,
         })
@@ -340,6 +343,8 @@ impl Service {
         };
         let mut until = None;
         protocol::write_message(self.stream.get_mut(), request).map_err(|e| mute(e.into()))?;
+        self.late += 1;
+        self.skip().map_err(mute)?;
         let answer = loop {
             let answer = protocol::read_message(&mut self.stream, RESPONSE_BYTES);
             match (answer, until) {
@@ -364,12 +369,30 @@ impl Service {
         if until.is_some() {
             self.stream.get_ref().set_read_timeout(Some(PATIENCE)).map_err(ProtocolError::from)?;
         }
-        match answer.map_err(mute)? {
+        let answer = answer.map_err(mute);
+        if !matches!(answer, Err(Error::Mute)) {
+            self.late = 0;
+        }
+        match answer? {
             None => Err(ProtocolError::CutOff.into()),
             Some(Response::Refused(refusal)) => Err(Error::Refused(Box::new(refusal))),
             Some(Response::Error { message, remedy }) => Err(Error::Failed { message, remedy }),
             Some(answer) => Ok(answer),
         }
+    }
+
+    /// Reads past what came too late: answers to requests before this one.
+    fn skip(&mut self) -> Result<(), ProtocolError> {
+        while self.late > 1 {
+            match protocol::read_message::<Response>(&mut self.stream, RESPONSE_BYTES) {
+                Ok(Some(Response::Starting)) => (),
+                Ok(None) => return Err(ProtocolError::CutOff),
+                Err(error @ ProtocolError::Io(_)) => return Err(error),
+                // Its beginning may have been read when it was given up.
+                Ok(Some(_)) | Err(_) => self.late -= 1,
+            }
+        }
+        Ok(())
     }
 
     /// Makes a reservation for process `pid`, its threads and children.
@@ -542,18 +565,41 @@ impl Drop for Reservation {
 mod tests {
     use super::*;
 
-    #[test]
-    fn who_holds_the_socket_and_says_nothing_is_called_mute() {
-        let (here, _there) = UnixStream::pair().unwrap();
+    /// A service that has as good as no time to answer, and the other side.
+    fn hasty() -> (Service, UnixStream) {
+        let (here, there) = UnixStream::pair().unwrap();
         here.set_read_timeout(Some(Duration::from_millis(1))).unwrap();
-        let stream = BufReader::new(here);
-        let mut service = Service {
-            stream,
+        let service = Service {
+            stream: BufReader::new(here),
             socket: PathBuf::new(),
             last: Instant::now(),
+            late: 0,
             starting: STARTING,
             on_starting: None,
         };
+        (service, there)
+    }
+
+    #[test]
+    fn an_answer_that_comes_too_late_is_not_taken_for_that_to_the_next_request() {
+        let (mut service, mut there) = hasty();
+        for _ in 0..2 {
+            assert!(matches!(service.ask(&Request::Stats), Err(Error::Mute)));
+        }
+        let counters = |n: u64| Response::Stats { counters: [("n".to_owned(), n)].into() };
+        for n in 1..=3 {
+            protocol::write_message(&mut there, &counters(n)).unwrap();
+        }
+        let answer = service.ask(&Request::Stats).unwrap();
+        assert_eq!(format!("{answer:?}"), format!("{:?}", counters(3)));
+        // And then all is as before.
+        protocol::write_message(&mut there, &counters(4)).unwrap();
+        assert!(service.ask(&Request::Stats).is_ok());
+    }
+
+    #[test]
+    fn who_holds_the_socket_and_says_nothing_is_called_mute() {
+        let (mut service, _there) = hasty();
         let error = service.ask(&Request::Stats).unwrap_err();
         assert!(matches!(error, Error::Mute), "{error}");
         assert!(error.to_string().contains("10 s"), "{error}");
