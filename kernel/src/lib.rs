@@ -15,6 +15,7 @@ pub mod limits;
 pub mod log;
 pub mod machine;
 pub mod priority;
+mod procfs;
 pub mod protection;
 pub mod rate;
 pub mod recorder;

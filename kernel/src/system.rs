@@ -3,13 +3,13 @@
 //! that the service can be tested without a machine.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::fs::MetadataExt;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
+
+use crate::procfs;
 
 /// A process, or one thread of it, that is watched: its number cannot come to mean another one unnoticed.
 #[derive(Debug)]
@@ -110,6 +110,11 @@ pub struct Proc;
 
 impl System for Proc {
     fn watch(&self, pid: u32, thread: Option<u32>) -> io::Result<Watch> {
+        // Before anything is looked for in its folder there is such a process.
+        if thread.is_some() {
+            let process = i32::try_from(pid).ok().and_then(Pid::from_raw);
+            drop(pidfd_open(process.ok_or(io::ErrorKind::NotFound)?, PidfdFlags::empty())?);
+        }
         let number = i32::try_from(thread.unwrap_or(pid)).ok().and_then(Pid::from_raw);
         let number = number.ok_or(io::ErrorKind::NotFound)?;
         let flags = if thread.is_some() { PIDFD_THREAD } else { PidfdFlags::empty() };
@@ -132,7 +137,7 @@ impl System for Proc {
         let mut facts = Facts::default();
         for tid in self.threads(pid)? {
             // As bytes: names need be no UTF-8.
-            let status = match fs::read(format!("/proc/{pid}/task/{tid}/status")) {
+            let status = match procfs::read(&format!("{pid}/task/{tid}/status")) {
                 Ok(status) => status,
                 Err(e) if tid as u32 == pid => return Err(e),
                 Err(_) => continue, // it ended meanwhile
@@ -153,13 +158,12 @@ impl System for Proc {
     }
 
     fn threads(&self, pid: u32) -> io::Result<Vec<i32>> {
-        let entries = fs::read_dir(format!("/proc/{pid}/task"))?;
-        Ok(entries.flatten().filter_map(|e| e.file_name().to_str()?.parse().ok()).collect())
+        procfs::numbers(&format!("{pid}/task"))
     }
 
     fn crowd(&self, pid: u32) -> io::Result<usize> {
         // Each has a folder in that one, whose links say how many there are without a look at them.
-        Ok(fs::metadata(format!("/proc/{pid}/task"))?.nlink().saturating_sub(2) as usize)
+        Ok(procfs::links(&format!("{pid}/task"))?.saturating_sub(2) as usize)
     }
 
     fn descendants(&self, pid: u32, but: &BTreeSet<u32>) -> Vec<u32> {
@@ -167,7 +171,7 @@ impl System for Proc {
     }
 
     fn owner(&self, tid: i32) -> io::Result<Owner> {
-        let status = fs::read(format!("/proc/{tid}/status"))?;
+        let status = procfs::read(&format!("{tid}/status"))?;
         let status = String::from_utf8_lossy(&status);
         let field = |name: &str| {
             status.lines().find_map(|line| line.strip_prefix(name)).unwrap_or("").trim()
@@ -177,11 +181,11 @@ impl System for Proc {
         let (Ok(pid), Some(&uid)) = (field("Tgid:").parse(), uids.first()) else {
             return Err(io::ErrorKind::InvalidData.into());
         };
-        let file = fs::read_link(format!("/proc/{pid}/exe")).ok();
+        let file = procfs::link(&format!("{pid}/exe")).ok();
         let file = file.as_ref().and_then(|path| path.file_name()?.to_str());
         let program = match file {
             Some(name) => name.trim_end_matches(" (deleted)").to_owned(),
-            None => String::from_utf8_lossy(&fs::read(format!("/proc/{pid}/comm"))?).into_owned(),
+            None => String::from_utf8_lossy(&procfs::read(&format!("{pid}/comm"))?).into_owned(),
         };
         let alone = uids.iter().all(|u| *u == uid);
         Ok(Owner { pid, uid, alone, name: printable(field("Name:")), program: printable(&program) })
@@ -189,11 +193,9 @@ impl System for Proc {
 
     fn above(&self) -> Above {
         let mut above = Above::default();
-        let Ok(processes) = fs::read_dir("/proc") else { return above };
-        let number = |entry: fs::DirEntry| entry.file_name().to_str()?.parse::<u32>().ok();
-        for pid in processes.flatten().filter_map(number) {
+        for pid in procfs::numbers(".").unwrap_or_default() {
             for tid in self.threads(pid).unwrap_or_default() {
-                if let Ok(stat) = fs::read(format!("/proc/{pid}/task/{tid}/stat")) {
+                if let Ok(stat) = procfs::read(&format!("{pid}/task/{tid}/stat")) {
                     note_class(&String::from_utf8_lossy(&stat), tid, &mut above);
                 }
             }
@@ -203,7 +205,7 @@ impl System for Proc {
 
     fn idle(&self) -> BTreeMap<u32, u64> {
         let tick = 1_000_000_000 / rustix::param::clock_ticks_per_second().max(1);
-        note_idle(&fs::read_to_string("/proc/stat").unwrap_or_default(), tick)
+        note_idle(&String::from_utf8_lossy(&procfs::read("stat").unwrap_or_default()), tick)
     }
 }
 
@@ -224,11 +226,8 @@ fn note_idle(stat: &str, tick: u64) -> BTreeMap<u32, u64> {
 /// descends from these: by one look at all there are.
 pub fn descendants(pid: u32, but: &BTreeSet<u32>) -> Vec<u32> {
     let mut children: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
-    for child in fs::read_dir("/proc").into_iter().flatten().flatten() {
-        let Some(child) = child.file_name().to_str().and_then(|name| name.parse().ok()) else {
-            continue;
-        };
-        let Ok(stat) = fs::read(format!("/proc/{child}/stat")) else { continue };
+    for child in procfs::numbers(".").unwrap_or_default() {
+        let Ok(stat) = procfs::read(&format!("{child}/stat")) else { continue };
         // proc(5): field 4, behind a name that may hold anything.
         let stat = String::from_utf8_lossy(&stat);
         let parent = stat.rsplit_once(')').and_then(|(_, rest)| rest.split_whitespace().nth(1));
@@ -309,6 +308,8 @@ fn deadline_bandwidth(tid: i32) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     #[test]

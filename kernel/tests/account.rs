@@ -4,6 +4,8 @@
 #[path = "account/clients.rs"]
 mod clients;
 mod guest;
+#[path = "account/kernel.rs"]
+mod kernel;
 
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command};
@@ -103,6 +105,7 @@ fn in_the_guest() {
     huge();
     bound();
     clients::all();
+    kernel::lookups();
     signal(&service, libc::SIGTERM);
     let (_, words) = finish(service);
     fact("flood-lines", words.lines().filter(|line| line.contains("flood")).count());

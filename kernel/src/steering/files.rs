@@ -7,6 +7,7 @@ use std::io;
 use std::path::PathBuf;
 
 use crate::machine::{mask_of, parse_cpus};
+use crate::procfs;
 
 /// How many interrupts are named that cannot be moved.
 const NAMED: usize = 5;
@@ -143,10 +144,8 @@ pub(super) fn stay(fixed: &[String]) -> String {
 
 /// The process that moves interrupts, too, if one runs.
 pub fn balancer() -> Option<u32> {
-    let number = |entry: fs::DirEntry| entry.file_name().to_str()?.parse::<u32>().ok();
     let is = |pid: &u32| {
-        fs::read_to_string(format!("/proc/{pid}/comm"))
-            .is_ok_and(|name| name.trim() == "irqbalance")
+        procfs::read(&format!("{pid}/comm")).is_ok_and(|name| name.trim_ascii() == b"irqbalance")
     };
-    fs::read_dir("/proc").ok()?.flatten().filter_map(number).find(is)
+    procfs::numbers(".").ok()?.into_iter().find(is)
 }

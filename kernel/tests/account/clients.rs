@@ -65,15 +65,15 @@ pub fn all() {
     flood();
 }
 
-/// Test `name` of this file, as a user's program.
-fn as_user(name: &str, uid: u32) -> std::process::Command {
-    let mut command = part(&format!("clients::{name}"));
+/// Test `name`, as a user's program.
+pub fn as_user(name: &str, uid: u32) -> std::process::Command {
+    let mut command = part(name);
     command.uid(uid).gid(uid);
     command
 }
 
 /// What it prints after a mark, a line at a time.
-fn lines(program: &mut Child) -> impl Iterator<Item = String> + use<> {
+pub fn lines(program: &mut Child) -> impl Iterator<Item = String> + use<> {
     let lines = BufReader::new(program.stdout.take().unwrap()).lines().map_while(Result::ok);
     lines.filter_map(|line| Some(line.split_once("SAYS ")?.1.to_owned()))
 }
@@ -86,14 +86,14 @@ fn crowd() {
     let mut open = 0;
     let mut users: Vec<Child> = (0..CROWD)
         .map(|i| {
-            let mut user = start(&mut as_user("holder", 2000 + i));
+            let mut user = start(&mut as_user("clients::holder", 2000 + i));
             open += lines(&mut user).next().unwrap().parse::<u32>().unwrap();
             user
         })
         .collect();
     fact("crowd-open", open);
     fact("crowd-root", Service::connect().is_ok_and(|mut s| s.ask(&Request::Status).is_ok()));
-    let mut asker = start(&mut as_user("asker", USER));
+    let mut asker = start(&mut as_user("clients::asker", USER));
     fact("crowd-user", lines(&mut asker).next().unwrap());
     finish(asker);
     for user in &mut users {
@@ -143,7 +143,7 @@ fn names() {
     });
     let name = format!("/proc/{root}/comm");
     assert!(soon(|| std::fs::read_to_string(&name).is_err()), "the name is text");
-    let mut user = start(as_user("named", USER).env("FOREIGN", root.to_string()));
+    let mut user = start(as_user("clients::named", USER).env("FOREIGN", root.to_string()));
     let mut lines = lines(&mut user);
     fact("name-foreign", lines.next().unwrap());
     fact("name-own", lines.next().unwrap());
@@ -172,7 +172,7 @@ fn named() {
 /// A user's program ends while it is asked for, and root's next one has its number.
 fn reuse() {
     let last = Path::new("/proc/sys/kernel/ns_last_pid");
-    let mut user = start(&mut as_user("racer", USER));
+    let mut user = start(&mut as_user("clients::racer", USER));
     let (mut rounds, mut same, mut served) = (0, 0, 0);
     for pid in lines(&mut user) {
         let pid: i32 = pid.parse().unwrap();
@@ -221,7 +221,7 @@ fn racer() {
 }
 
 fn flood() {
-    let mut user = start(&mut as_user("flooder", USER));
+    let mut user = start(&mut as_user("clients::flooder", USER));
     fact("flood-asked", lines(&mut user).next().unwrap());
     finish(user);
 }
