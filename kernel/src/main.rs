@@ -13,7 +13,7 @@ use onbeat_command::MISUSED;
 use onbeat_kernel::arena::Layout;
 use onbeat_kernel::log;
 use onbeat_kernel::machine::{self, name_cpus};
-use onbeat_kernel::priority::Raised;
+use onbeat_kernel::priority::{self, Raised};
 use onbeat_kernel::protection::{Need, Protection};
 use onbeat_kernel::rate::{Notice, Rate};
 use onbeat_kernel::recorder::Recorder;
@@ -147,6 +147,7 @@ fn run(options: &Options, plan: Plan) -> Result<ExitCode> {
     let loading = Loading { verbose, costs, watchdog, interrupt_cpu };
     let scheduler = Scheduler::start(&layout, loading, &mut object)?;
     drop(raised);
+    priority::serve();
     let served = |set: &Settings| {
         let cpus = machine::cpus_of(layout.online & set.usable & set.set);
         format!("{} on {}", set.policy(), name_cpus(&cpus))

@@ -15,6 +15,7 @@ use anyhow::{Context, Result, bail};
 use onbeat_model::protocol::{REQUEST_BYTES, Request, Response, parse_message};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::sockopt::socket_peercred;
+use rustix::time::{ClockId, clock_gettime};
 
 use crate::engine::Engine;
 use crate::reservations::{Book, Peer};
@@ -37,6 +38,10 @@ const SWEEP: Duration = Duration::from_secs(1);
 const TURN: usize = 16;
 /// How long the requests of an ordinary user are answered before others get their turn; the last may take longer.
 const TIME_OF_A_USER: Duration = Duration::from_millis(5);
+/// The service goes before crowds, so requests of an ordinary user have one part in so many of a CPU's time, ...
+const PARTS: u32 = 10;
+/// ... and so much more of it at once, in parts.
+const AT_ONCE: Duration = Duration::from_secs(1);
 
 /// The listening socket; its file goes when this does.
 #[derive(Debug)]
@@ -194,18 +199,25 @@ impl Client {
 
     /// Answers the requests that are whole, as long as this user has had less than its time in this turn; whether more
     /// wait for another turn.
-    fn serve<E: Engine, S: System>(&mut self, book: &mut Book<E, S>, had: &mut Turns) -> bool {
+    fn serve<E: Engine, S: System>(&mut self, book: &mut Book<E, S>, times: &mut Times) -> bool {
         let uid = self.peer.uid;
         for _ in 0..TURN {
-            let had = had.entry(uid).or_default();
+            let had = times.turn.entry(uid).or_default();
             if uid != 0 && *had >= TIME_OF_A_USER {
                 break;
             }
             if !self.output.is_empty() {
                 break; // an answer must be read before the next is worked out
             }
-            let Some(line) = self.line() else { break };
             let begin = Instant::now();
+            if self.whole()
+                && let Some(until) = times.held(uid, begin)
+            {
+                self.waits = Some((self.waits.map_or(begin, |(since, _)| since), until));
+                return false;
+            }
+            let Some(line) = self.line() else { break };
+            let spent = Spent::from_now();
             self.silent = begin;
             let answer = match parse_message::<Request>(&line) {
                 _ if line.len() as u64 > REQUEST_BYTES => too_long(),
@@ -214,7 +226,7 @@ impl Client {
                     match book.answer_or_wait(self.peer, request, since.elapsed()) {
                         Ok(answer) => answer,
                         Err(wait) => {
-                            *had += begin.elapsed();
+                            times.has_had(uid, begin, &spent);
                             self.waits = Some((since, Instant::now() + wait));
                             self.input.splice(0..0, line.into_iter().chain([b'\n']));
                             return false;
@@ -228,7 +240,7 @@ impl Client {
             };
             self.say(&answer);
             self.write();
-            *had += begin.elapsed();
+            times.has_had(uid, begin, &spent);
         }
         let whole = self.whole();
         if !whole && self.input.len() as u64 > REQUEST_BYTES {
@@ -250,8 +262,47 @@ impl Client {
     }
 }
 
-/// How long users have been served in one turn.
-type Turns = BTreeMap<u32, Duration>;
+/// How long users have been served.
+#[derive(Debug, Default)]
+struct Times {
+    /// In this turn.
+    turn: BTreeMap<u32, Duration>,
+    /// By when CPU time that their requests took has come to one part in [`PARTS`].
+    paid: BTreeMap<u32, Instant>,
+}
+
+impl Times {
+    /// Until when an ordinary user's next request has to wait, if it has to.
+    fn held(&self, uid: u32, now: Instant) -> Option<Instant> {
+        let until = self.paid.get(&uid).and_then(|paid| paid.checked_sub(AT_ONCE))?;
+        (uid != 0 && until > now).then_some(until)
+    }
+
+    /// A request has been answered that came at `begin`.
+    fn has_had(&mut self, uid: u32, begin: Instant, spent: &Spent) {
+        *self.turn.entry(uid).or_default() += begin.elapsed();
+        let paid = self.paid.entry(uid).or_insert(begin);
+        *paid = begin.max(*paid) + spent.time() * PARTS;
+    }
+}
+
+/// CPU time of this thread since then.
+struct Spent(Duration);
+
+impl Spent {
+    fn from_now() -> Self {
+        Self(used())
+    }
+
+    fn time(&self) -> Duration {
+        used().saturating_sub(self.0)
+    }
+}
+
+fn used() -> Duration {
+    let used = clock_gettime(ClockId::ThreadCPUTime);
+    Duration::new(used.tv_sec.unsigned_abs(), used.tv_nsec.unsigned_abs() as u32)
+}
 
 fn error(message: &str, remedy: &str) -> Response {
     Response::Error { message: message.into(), remedy: remedy.into() }
@@ -276,6 +327,7 @@ pub struct Service<E, S> {
     first: u64,
     /// When silent clients were last looked for.
     swept: Instant,
+    times: Times,
 }
 
 impl<E: Engine, S: System> Service<E, S> {
@@ -290,6 +342,7 @@ impl<E: Engine, S: System> Service<E, S> {
             pending: false,
             first: 0,
             swept: Instant::now(),
+            times: Times::default(),
         }
     }
 
@@ -331,7 +384,7 @@ impl<E: Engine, S: System> Service<E, S> {
         ready.extend(due.map(|(id, _)| (*id, PollFlags::empty())));
         ready.sort_by_key(|(id, _)| *id);
         self.pending = false;
-        let mut had = Turns::new();
+        self.times.turn.clear();
         // Who is first in this turn is last in the next, lest one connection have all of its user's time.
         let first = ready.iter().position(|(id, _)| *id > self.first).unwrap_or(0);
         ready.rotate_left(first);
@@ -349,12 +402,13 @@ impl<E: Engine, S: System> Service<E, S> {
             {
                 client.read();
             }
-            self.pending |= client.serve(&mut self.book, &mut had);
+            self.pending |= client.serve(&mut self.book, &mut self.times);
         }
         // It looks at all reservations: not after every request.
         let sweep = self.swept.elapsed() > SWEEP;
         if sweep {
             self.swept = Instant::now();
+            self.times.paid.retain(|_, paid| *paid > now);
         }
         let idle = |c: &Client| {
             sweep && c.silent.elapsed() > SILENCE && !self.book.serves(c.peer.connection)

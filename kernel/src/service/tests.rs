@@ -130,6 +130,45 @@ fn a_client_is_answered_after_another_has_sent_nonsense() {
 }
 
 #[test]
+fn a_user_whose_requests_take_more_than_a_part_of_the_time_waits_and_nobody_else_does() {
+    let mut bench = Bench::new();
+    let pair = |bench: &mut Bench, uid: u32| {
+        let (here, there) = UnixStream::pair().unwrap();
+        for end in [&here, &there] {
+            end.set_nonblocking(true).unwrap();
+        }
+        bench.service.welcome(there, uid, uid);
+        here
+    };
+    let mut users = [1000, 1001, 0].map(|uid| pair(&mut bench, uid));
+    let ask = |users: &mut [UnixStream; 3]| {
+        users.iter_mut().for_each(|user| user.write_all(&status_line()).unwrap());
+    };
+    let answered = |users: &mut [UnixStream; 3]| {
+        users.each_mut().map(|user| user.read(&mut [0; 1 << 14]).is_ok_and(|n| n > 0))
+    };
+    let until = Instant::now() + Duration::from_millis(300);
+    bench.service.times.paid = [(1000, until + AT_ONCE), (0, until + AT_ONCE)].into();
+    ask(&mut users);
+    bench.turns(4);
+    assert_eq!(answered(&mut users), [false, true, true]);
+    let mut turns = 4;
+    while Instant::now() < until {
+        bench.turns(1);
+        turns += 1;
+    }
+    // It waits for its turn without looking again and again: for a millisecond each time.
+    assert!(turns < 310, "{turns}");
+    bench.turns(4);
+    assert_eq!(answered(&mut users), [true, false, false]);
+    // What is answered is noted.
+    let later = bench.service.times.paid[&1001];
+    ask(&mut users);
+    bench.turns(4);
+    assert!(bench.service.times.paid[&1001] > later);
+}
+
+#[test]
 fn an_endless_line_gets_an_error_and_the_connection_is_closed() {
     let mut bench = Bench::new();
     let mut bad = bench.client();
