@@ -65,10 +65,12 @@ struct ob_task {
 	u64 until;    /* ... while `used` is less; 0: not known since it woke */
 	u64 turn; /* service in its present turn among its siblings, without what it now gets, ns */
 	/* The shell's own: what it needs to find the thread again, the reservation the thread is to
-	 * join, the thread's CPU time when it began to run, and where its wake-ups are noted. */
+	 * join, the thread's CPU time when it began to run, by when what it has had ahead of all
+	 * others has come to its part of the time, and where its wake-ups are noted. */
 	u64 payload;
 	u64 want;
 	u64 ran;
+	u64 ahead;
 	ob_beats_p beats;
 	struct ob_task OB_ARENA *leaver; /* the next that has left the shell's class */
 	u32 tid;

@@ -86,8 +86,11 @@ static __noinline void dispatch(s32 cpu, struct task_struct *prev, u64 now)
 	ob_task_p pt = NULL;
 	u32 try;
 
-	if (prev && (prev->scx.flags & SCX_TASK_QUEUED) && !is_bound(prev))
+	if (prev && (prev->scx.flags & SCX_TASK_QUEUED))
 		pt = task_of(prev);
+	/* One that goes round the core comes back to its CPU's queue by itself. */
+	if (pt && is_bound(prev) && !OB_READ(pt->running))
+		pt = NULL;
 	if (pt) {
 		if (!pt->server)
 			charge_share(prev, pt);

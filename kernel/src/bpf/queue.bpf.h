@@ -17,6 +17,27 @@ static __always_inline void charge_share(struct task_struct *p, ob_task_p t)
 	t->ran = ran;
 }
 
+/* Kernel threads of one CPU serve interrupts and the like: at once, but after each other. What
+ * users' packets or timers make them do is no end of work, so that is for one part in BOUND_PARTS
+ * of the time, BOUND_BURST ns in one go; then they are best effort. (A turn ends with a tick, up to
+ * 4 ms.) Not so where the core serves nobody, as on a CPU that goes. */
+#define BOUND_PARTS 50
+#define BOUND_BURST 2000000ULL
+
+static __always_inline bool is_modest(ob_task_p t, s32 cpu)
+{
+	return !t || !(OB_READ(shell->ob.online) & OB_BIT(cpu)) ||
+	       t->ahead < bpf_ktime_get_ns() + BOUND_PARTS * BOUND_BURST;
+}
+
+/* It has had so much of that. */
+static __always_inline void bound_ran(const struct task_struct *p, ob_task_p t)
+{
+	u64 now = bpf_ktime_get_ns();
+
+	t->ahead = ob_max(t->ahead, now) + BOUND_PARTS * (p->se.sum_exec_runtime - t->ran);
+}
+
 /*
  * `p` wakes: a kernel's thread has no rhythm of its own. Told by select_cpu, or by enqueue where
  * that is not asked; the kernel lets one of them at a time deal with a thread. The clock is the run
@@ -98,9 +119,7 @@ void BPF_STRUCT_OPS(onbeat_enqueue, struct task_struct *p, u64 enq_flags)
 	u64 now, cpus;
 
 	USE_ARENA();
-	/* Kernel threads of one CPU serve interrupts and the like: at once, but after each other.
-	 */
-	if (is_bound(p)) {
+	if (is_bound(p) && is_modest(t, scx_bpf_task_cpu(p))) {
 		if (!scx_bpf_task_running(p) && !(shell->bound & OB_BIT(scx_bpf_task_cpu(p))))
 			enq_flags |= SCX_ENQ_PREEMPT;
 		scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, BE_SLICE, enq_flags);
@@ -123,7 +142,7 @@ void BPF_STRUCT_OPS(onbeat_enqueue, struct task_struct *p, u64 enq_flags)
 		return;
 	}
 	/* Then select_cpu is not asked. */
-	if (p->nr_cpus_allowed == 1 && (enq_flags & SCX_ENQ_WAKEUP)) {
+	if (p->nr_cpus_allowed == 1 && (enq_flags & SCX_ENQ_WAKEUP) && !is_bound(p)) {
 		t->told = bpf_in_interrupt() ? 0 : 1 + (bpf_get_smp_processor_id() & 63);
 		if (is_next(t, scx_bpf_task_cpu(p))) {
 			scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, BE_SLICE, enq_flags);

@@ -38,7 +38,7 @@ void BPF_STRUCT_OPS(onbeat_running, struct task_struct *p)
 	/* With somebody in its queue the CPU does not come to pick. */
 	alarm_keep(cpu);
 	exile_begin(cpu);
-	if (is_bound(p)) {
+	if (is_bound(p) && !(t && t->picked)) {
 		__sync_fetch_and_or(&shell->bound, OB_BIT(cpu));
 		return;
 	}
@@ -80,8 +80,11 @@ void BPF_STRUCT_OPS(onbeat_stopping, struct task_struct *p, bool runnable)
 	u64 now;
 
 	USE_ARENA();
-	if (shell->bound & OB_BIT(cpu))
+	if (shell->bound & OB_BIT(cpu)) {
 		__sync_fetch_and_and(&shell->bound, ~OB_BIT(cpu));
+		if (t)
+			bound_ran(p, t);
+	}
 	if (!t)
 		return;
 	if (!t->server)
