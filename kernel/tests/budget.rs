@@ -20,7 +20,7 @@ const US: u64 = 1_000;
 const MS: u64 = 1_000_000;
 const BUDGET: u64 = 5 * MS;
 const PERIOD: u64 = 20 * MS;
-const PERIODS: u64 = 100;
+const PERIODS: u64 = 60;
 /// In the guest's environment: hogs on all CPUs.
 const ALL_BUSY: &str = "ALL_BUSY";
 /// A pause this long is the wait for the next budget, and no interrupt.

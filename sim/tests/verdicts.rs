@@ -65,7 +65,7 @@ impl Draft {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 300, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 200, ..ProptestConfig::default() })]
 
     #[test]
     fn nobody_is_later_than_the_verdict_says(draft in draft()) {

@@ -17,9 +17,9 @@ use crate::{MS, USER, held};
 /// Users who open all the connections that they may.
 const CROWD: u32 = 9;
 /// Requests that users may have said in the log.
-const REQUESTS: usize = 600;
+const REQUESTS: usize = 200;
 /// Rounds of a program that ends while it is asked for, by microseconds after the request.
-const ROUNDS: u64 = 24;
+const ROUNDS: u64 = 10;
 /// Cut where the kernel cuts names, within a letter.
 const NAME: &std::ffi::CStr = c"éééééééé";
 
@@ -212,7 +212,7 @@ fn racer() {
         let asked = std::thread::spawn(move || {
             let _ = service.reserve(own as u32, "short", &Params::new(MS, 20 * MS));
         });
-        std::thread::sleep(Duration::from_micros(round * 25));
+        std::thread::sleep(Duration::from_micros(round * 60));
         kill(&[own]);
         println!("SAYS {own}");
         let _ = asked.join();

@@ -24,8 +24,8 @@ fn number(name: &str) -> f64 {
 
 #[test]
 fn threads_that_wait_for_a_budget_in_the_midst_of_a_lookup_do_not_hold_up_the_service() {
-    assert!(number("lookup-asked") > 50.0);
-    assert!(number("lookup-answers") > 50.0);
+    assert!(number("lookup-asked") > 20.0);
+    assert!(number("lookup-answers") > 20.0);
     // They wait for 8 s.
     assert!(number("lookup-worst-ms") < 500.0, "{} ms", number("lookup-worst-ms"));
 }
@@ -45,7 +45,7 @@ pub fn lookups() {
     let threads: i32 = said.next().unwrap().parse().unwrap();
     let (begin, mut worst, mut answers) = (Instant::now(), Duration::ZERO, 0);
     let mut service = Service::connect().unwrap();
-    while begin.elapsed() < Duration::from_secs(4) {
+    while begin.elapsed() < Duration::from_secs(2) {
         let asked = Instant::now();
         service.ask(&Request::Status).unwrap();
         worst = worst.max(asked.elapsed());
@@ -82,7 +82,7 @@ fn looker() {
     // SAFETY: no arguments.
     let me = unsafe { libc::gettid() } as u32;
     let (begin, mut asked) = (Instant::now(), 0);
-    while begin.elapsed() < Duration::from_secs(4) {
+    while begin.elapsed() < Duration::from_secs(2) {
         let params = Params::new(50 * US, SECOND).for_thread(me);
         let _ = service.reserve(NOBODY + asked % NAMES, "nobody", &params);
         asked += 1;
