@@ -92,7 +92,7 @@ pub struct Options {
     seconds: u64,
     /// What the reservations, as those of one user, may take ahead of best effort, such as 95%; beyond it an overrun
     /// takes turns with best effort
-    #[arg(long, value_name = "PERCENT", value_parser = share)]
+    #[arg(long, value_name = "PERCENT", value_parser = share, allow_hyphen_values = true)]
     max_share: Option<Fraction>,
     /// Where they are played
     #[arg(long, value_enum, default_value = "sim")]

@@ -113,6 +113,7 @@ fn what_makes_no_sense_is_refused_in_a_sentence() {
         (&["--policies", "g-edf+cbs,edf"], "there is no policy \"edf\""),
         (&["--judge", "eevdf"], "--by lab"),
         (&["--max-share", "0%"], "above 0% and at most 100%"),
+        (&["--max-share", "-5%"], "negative"),
         (&["--max-share", "95"], "percentage"),
         (&["--max-share", "50%"], "ask for"),
         (&["--write", "/dev/null/x"], "cannot make the folder"),
