@@ -45,7 +45,23 @@ OB_INLINE s64 ob_account_worth(u64 rate, u64 time)
 	return (s64)(rate * ob_min(time, 1ULL << 34) >> OB_SHARE_BITS);
 }
 
-/* Brings `a` up to `now`. */
+/* What those who run now have had that is not charged yet, ns. */
+OB_INLINE s64 ob_account_pending(ob_account_p a, u64 now)
+{
+	return (s64)(a->running * now - a->paid);
+}
+
+/* A thread of `sv`, just charged, begins to run (`by` is 1) or stops (-1). */
+OB_INLINE void ob_account_run(ob_server_p sv, u32 by, u64 now)
+{
+	if (!sv->account)
+		return;
+	sv->account->running += by;
+	sv->account->paid += (u64)(s64)(s32)by * now;
+}
+
+/* Brings `a` up to `now`. What is full is full beyond what is yet to be charged: else the payments
+ * of a whole stretch of running would be lost, and then its charge come at once. */
 OB_FN void ob_account_fill(ob_account_p a OB_ARG, u64 now)
 {
 	u64 time = now > a->since ? now - a->since : 0;
@@ -53,7 +69,7 @@ OB_FN void ob_account_fill(ob_account_p a OB_ARG, u64 now)
 
 	a->since = ob_max(a->since, now);
 	a->has += ob_account_worth(a->rate, time);
-	most = ob_account_worth(a->rate, OB_ACCOUNT_DEPTH);
+	most = ob_account_worth(a->rate, OB_ACCOUNT_DEPTH) + ob_account_pending(a, now);
 	if (a->has > most)
 		a->has = most;
 	a->left += ob_account_worth(a->admitted, time);

@@ -26,6 +26,7 @@ OB_FN u64 ob_group_begins(ob_p ob OB_ARG, ob_server_p sv OB_ARG, u64 now)
 	for (up = sv->domain->up; up && OB_LOOP; up = up->domain->up) {
 		ob_server_charge(up, now);
 		up->running++;
+		ob_account_run(up, 1, now);
 		if (up->purse)
 			ob_purse_begins(ob, up, now);
 		sv = up;
@@ -42,6 +43,7 @@ OB_FN void ob_group_stops(ob_p ob OB_ARG, ob_server_p sv OB_ARG, u64 now)
 	for (sv = sv->domain->up; sv && OB_LOOP; sv = sv->domain->up) {
 		ob_server_charge(sv, now);
 		sv->running--;
+		ob_account_run(sv, (u32)-1, now);
 		if (sv->purse)
 			ob_purse_run(sv->purse, (u32)-1, now);
 		if (sv->urgent || sv->soon)
@@ -55,6 +57,7 @@ OB_INLINE ob_server_p ob_server_begins(ob_p ob, ob_server_p sv, u64 now)
 {
 	ob_server_charge(sv, now);
 	sv->running++;
+	ob_account_run(sv, 1, now);
 	if (sv->purse)
 		ob_purse_begins(ob, sv, now);
 	return sv->domain->up ? (ob_server_p)ob_group_begins(ob, sv, now) : sv;
@@ -65,6 +68,7 @@ OB_INLINE void ob_server_stops(ob_p ob, ob_server_p sv, u64 now)
 {
 	ob_server_charge(sv, now);
 	sv->running--;
+	ob_account_run(sv, (u32)-1, now);
 	sv->waits = now;
 	if (sv->purse)
 		ob_purse_run(sv->purse, (u32)-1, now);

@@ -160,6 +160,30 @@ fn where_nobody_of_best_effort_waits_an_overrun_has_all_cpus() {
     }
 }
 
+/// Jobs run for 45 ms at a stretch, which is charged at its end.
+#[test]
+fn a_limit_of_all_cpus_is_none_whatever_is_charged_at_once() {
+    let burst = |first, user| Task {
+        budget: 20 * MS,
+        period: 100 * MS,
+        work: 45 * MS,
+        user,
+        beat: Some((first, 100 * MS)),
+    };
+    for policy in soft() {
+        // When jobs end on average.
+        let ends = |user| {
+            let tasks = [0, 3, 40].map(|first| burst(first * MS, user));
+            let mut ends = play(policy, 1000, &tasks, 2, 10);
+            ends.retain(|e| e.kind() == Some(EventKind::Complete));
+            ends.iter().map(|e| e.time).sum::<u64>() / ends.len() as u64
+        };
+        // An account is one more reason to look, each a moment late, and others may go first.
+        let later = ends(1).saturating_sub(ends(0));
+        assert!(later < MS, "{policy:?}: {later} ns");
+    }
+}
+
 #[test]
 fn what_other_users_reservations_leave_is_taken_beside_the_user_s_share() {
     // 0.78 CPUs are left of root's; the rest is 0.7.
