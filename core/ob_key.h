@@ -123,7 +123,7 @@ OB_FN void ob_server_dismiss(ob_p ob OB_ARG, ob_server_p sv OB_ARG)
  * served, whose greatest tardiness is hard to beat. */
 OB_INLINE u64 ob_key_due(ob_server_p sv)
 {
-	return sv->later && !sv->spent ? ob_min(sv->release + sv->deadline, sv->s) : sv->s;
+	return sv->later ? ob_min(sv->release + sv->deadline, sv->s) : sv->s;
 }
 
 /* While there is slack: what is likely to need longer begins sooner, as long as that can make it be

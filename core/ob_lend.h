@@ -21,15 +21,19 @@ OB_FN void ob_unspend(ob_p ob OB_ARG, ob_server_p sv OB_ARG, u64 now)
 {
 	if (!sv->spent)
 		return;
+	sv->had = sv->lent;
 	ob_lent(ob, sv, now);
 	ob_due_set(ob, &sv->due, OB_DUE_SPENT, 0);
 	sv->spent = 0;
 	sv->urgent = 0;
 }
 
+/* Who is behind and marks a job goes on with what it has: a pair that began anew would be less than
+ * Q/P from when the last one did. */
 OB_FN void ob_lend_release(ob_p ob OB_ARG, ob_server_p sv OB_ARG, u64 now)
 {
-	ob_place_take_up(ob, sv, now);
+	if (!ob_server_goes_on(sv, now) || sv->s <= now)
+		ob_place_take_up(ob, sv, now);
 	if (ob_policy_lends(sv) == OB_LENDS_START && sv->counted)
 		ob_slack_claim(ob, sv, now);
 }
@@ -41,6 +45,18 @@ OB_FN void ob_lend_exhausted(ob_p ob OB_ARG, ob_server_p sv OB_ARG, u64 now)
 		return;
 	}
 	ob_place_renew_near(ob, sv, now);
+}
+
+/* What `sv`, whose next budget has just begun, has had of slack in the period before comes off it:
+ * so it has had Q in each period since its job began, which is all that it is owed, and who fell
+ * behind further is before it with the rest. */
+OB_FN void ob_lend_repay(ob_p ob OB_ARG, ob_server_p sv OB_ARG, u64 now)
+{
+	u64 had = ob_min(sv->had, sv->budget);
+
+	sv->had = 0;
+	if (had && sv->counted)
+		ob_server_set(ob, sv, now, sv->e - (s64)had, sv->s);
 }
 
 /* The deadline of a spent server has come: the next budget. */
@@ -57,7 +73,11 @@ OB_FN void ob_lend_replenished(ob_p ob OB_ARG, ob_server_p sv OB_ARG, u64 now)
 	 * then, and no timer is exact. */
 	sv->late = now >= sv->release + sv->deadline;
 	sv->soon = 0;
-	ob_slack_claim(ob, sv, now);
+	ob_lend_repay(ob, sv, now);
+	if (sv->e <= 0)
+		ob_spend(ob, sv, now);
+	else
+		ob_slack_claim(ob, sv, now);
 }
 
 OB_INLINE void ob_lend_completed(ob_p ob, ob_server_p sv, u64 now)

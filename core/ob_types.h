@@ -171,6 +171,7 @@ struct ob_server {
 	u64 marked_consumed; /* what had been consumed by then */
 	u64 lends;           /* until when what its last job left is for others (ob_cash.h) */
 	u64 lent;            /* what it has had of slack since its budget was used up, ns */
+	u64 had;             /* and had in the period before, when that was over, ns */
 	u64 shift;           /* its deadlines are so much later (place/) */
 	struct ob_windows windows;
 	struct ob_account OB_ARENA *account; /* null: nobody keeps one */
