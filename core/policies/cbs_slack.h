@@ -2,9 +2,9 @@
 /*
  * Constant bandwidth server on slack: a server that used up its budget keeps its deadline and goes
  * on uncharged while the domain has slack, behind all others when it has none; at the deadline its
- * next budget begins, and a job that is late by then catches up at the deadline that it missed,
- * as long as there is slack (ob_slack.h). So an overrun costs no later period, and those within
- * their budgets are served as under hard budgets.
+ * next budget begins, less what it had of slack, and a job that is late by then catches up at the
+ * deadline that it missed, as long as there is slack (ob_slack.h). So an overrun costs no later
+ * period, and those within their budgets are served as under hard budgets.
  */
 OB_INLINE void ob_cbs_slack_release(ob_p ob, ob_server_p sv, u64 now)
 {
