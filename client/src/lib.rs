@@ -21,10 +21,12 @@
 
 mod beat;
 mod change;
+mod params;
 mod service;
 
 pub use beat::{Beat, job_done};
 pub use change::Change;
+pub use params::Params;
 pub use service::{
-    DEFAULT_SOCKET, Error, Grant, Params, Reservation, SOCKET_VARIABLE, STARTING, Service, socket,
+    DEFAULT_SOCKET, Error, Grant, Reservation, SOCKET_VARIABLE, STARTING, Service, socket,
 };
