@@ -51,6 +51,12 @@ OB_INLINE s64 ob_account_pending(ob_account_p a, u64 now)
 	return (s64)(a->running * now - a->paid);
 }
 
+/* What is left in `a`, up to date, by what its threads have had, charged or not, ns. */
+OB_INLINE s64 ob_account_left(ob_account_p a, u64 now)
+{
+	return a->has - ob_account_pending(a, now);
+}
+
 /* A thread of `sv`, just charged, begins to run (`by` is 1) or stops (-1). */
 OB_INLINE void ob_account_run(ob_server_p sv, u32 by, u64 now)
 {
@@ -183,7 +189,7 @@ OB_INLINE u64 ob_account_even(ob_server_p sv, u64 now)
 OB_FN void ob_account_watch(ob_p ob OB_ARG, ob_server_p sv OB_ARG, u64 now)
 {
 	ob_account_p a = sv->account;
-	s64 lack = ob_account_worth(a->rate, OB_ACCOUNT_DEPTH) / 2 - a->has;
+	s64 lack = ob_account_worth(a->rate, OB_ACCOUNT_DEPTH) / 2 - ob_account_left(a, now);
 	u64 wait = OB_ACCOUNT_LOOK, even = ob_account_even(sv, now);
 
 	if (lack < ob_account_worth(a->rate, OB_ACCOUNT_LOOK))
@@ -224,7 +230,7 @@ OB_FN u64 ob_account_restored(ob_server_p sv OB_ARG, u64 now)
 	ob_account_p a = sv->account;
 
 	ob_account_fill(a, now);
-	return a->has >= ob_account_worth(a->rate, OB_ACCOUNT_DEPTH) / 2 ||
+	return ob_account_left(a, now) >= ob_account_worth(a->rate, OB_ACCOUNT_DEPTH) / 2 ||
 	       !ob_account_ahead(sv, now);
 }
 
@@ -282,7 +288,7 @@ OB_FN u64 ob_account_turn(ob_p ob OB_ARG, ob_cpu_p c OB_ARG, ob_server_p sv OB_A
 /* When what runs on `c` under `sv`, just charged, must be looked at for its account's sake. */
 OB_FN u64 ob_account_next(ob_p ob OB_ARG, ob_cpu_p c OB_ARG, ob_server_p sv OB_ARG)
 {
-	s64 has;
+	s64 left;
 
 	/* Who is to leave has been kicked for. */
 	if (ob_account_equal(sv))
@@ -290,9 +296,10 @@ OB_FN u64 ob_account_next(ob_p ob OB_ARG, ob_cpu_p c OB_ARG, ob_server_p sv OB_A
 	if (!sv->spent && !ob_borrows(sv) && sv->e > 0 && ob_place_over(sv) <= sv->charged &&
 	    sv->s <= sv->charged + OB_ACCOUNT_FAR)
 		return OB_NEVER;
-	has = sv->account->has;
+	left = ob_account_left(sv->account, sv->account->since);
 	return sv->charged +
-	       ob_max(has > 0 ? (u64)has / (2 * ob_max(sv->running, 1)) : 0, OB_ACCOUNT_WATCH);
+	       ob_max(left > 0 ? (u64)left / (2 * ob_max(sv->account->running, 1)) : 0,
+		      OB_ACCOUNT_WATCH);
 }
 
 /* Whether the demoted server on `c` makes room for best effort or another. */

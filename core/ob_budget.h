@@ -41,7 +41,7 @@ OB_FN void ob_account_check(ob_p ob OB_ARG, ob_server_p sv OB_ARG, u64 now)
 			ob_account_promote(ob, sv);
 	} else {
 		ob_account_fill(sv->account, now);
-		if (sv->account->has > 0 || !ob_account_ahead(sv, now))
+		if (ob_account_left(sv->account, now) > 0 || !ob_account_ahead(sv, now))
 			return;
 		ob_account_demote(ob, sv, now);
 	}

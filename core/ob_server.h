@@ -13,8 +13,6 @@ OB_FN void ob_server_charge(ob_server_p sv OB_ARG, u64 now)
 {
 	u64 used;
 
-	if (sv->account)
-		sv->account->paid += (now - sv->charged) * sv->running;
 	if (sv->running && now > sv->charged) {
 		used = (now - sv->charged) * sv->running;
 		sv->consumed += used;
@@ -27,6 +25,8 @@ OB_FN void ob_server_charge(ob_server_p sv OB_ARG, u64 now)
 		if (sv->account)
 			ob_account_charge(sv, used, now);
 	}
+	if (sv->account)
+		sv->account->paid += (now - sv->charged) * sv->running;
 	sv->charged = now;
 }
 

@@ -26,6 +26,18 @@ struct Task {
 
 /// Plays for `seconds`, with users bound to `share` thousandths of all CPUs, beside `hogs` of best effort.
 fn play(
+    policy: (&CorePolicy, &Others),
+    share: u64,
+    tasks: &[Task],
+    hogs: usize,
+    seconds: u64,
+) -> Vec<Event> {
+    play_beside(50, policy, share, tasks, hogs, seconds)
+}
+
+/// The same with a best-effort share of so many thousandths.
+fn play_beside(
+    permille: u32,
     (policy, others): (&CorePolicy, &Others),
     share: u64,
     tasks: &[Task],
@@ -34,7 +46,7 @@ fn play(
 ) -> Vec<Event> {
     let queues = policy.order.domains(CPUS, 1);
     let room = tasks.len() + hogs;
-    let mut core = Core::new(CPUS, queues, 50, SHARE_QUANTUM, room, 1 << 12);
+    let mut core = Core::new(CPUS, queues, permille, SHARE_QUANTUM, room, 1 << 12);
     core.among_others(others.number());
     let kind = onbeat_core::server_policies().iter().position(|n| *n == policy.server.name());
     let mut loads = Vec::new();
@@ -160,7 +172,25 @@ fn where_nobody_of_best_effort_waits_an_overrun_has_all_cpus() {
     }
 }
 
-/// Jobs run for 45 ms at a stretch, which is charged at its end.
+/// A tiny one that overruns without end, and a budget of 0.4 s every now and then, which is charged when it is used up:
+/// there is no share of best effort that is looked at before.
+#[test]
+fn what_a_long_budget_is_about_to_be_charged_for_an_overrun_does_not_take_meanwhile() {
+    let rare = Task {
+        budget: 400 * MS,
+        period: SECOND,
+        work: 400 * MS,
+        user: 1,
+        beat: Some((600 * MS, 3 * SECOND)),
+    };
+    for policy in soft() {
+        let user = served(&play_beside(0, policy, 500, &[TINY, rare], 8, 7), 7, |task| task < 2);
+        let fair = 1.0 / 9.0;
+        assert!(most(&user) <= 1.0 + fair + 0.04, "{policy:?}: {user:?}");
+    }
+}
+
+/// Jobs run for tens of ms at a stretch, which are charged at its end.
 #[test]
 fn a_limit_of_all_cpus_is_none_whatever_is_charged_at_once() {
     let burst = |first, user| Task {
