@@ -18,8 +18,8 @@
 
 #include "ob_key.h"
 
-/* An account holds at most what it is paid in so long, ns: the bound is exceeded by no more, once
- * in any window. */
+/* An account has at most what it is paid in so long left, ns: the bound is exceeded by no more,
+ * once in any window. */
 #define OB_ACCOUNT_DEPTH 10000000ULL
 /* And owes at most what it is paid in so long, ns. */
 #define OB_ACCOUNT_DEBT 1000000000ULL
@@ -111,6 +111,16 @@ OB_INLINE int ob_account_equal(ob_server_p sv)
 	return sv->demoted && !sv->urgent;
 }
 
+/* Of what its reservations were admitted with they have used that. */
+OB_FN void ob_account_use(ob_account_p a OB_ARG, u64 used)
+{
+	s64 least = -ob_account_worth(a->admitted, OB_ACCOUNT_LEFT);
+
+	a->left -= (s64)used;
+	if (a->left < least)
+		a->left = least;
+}
+
 /* The account of `sv` pays for the `used` ns that the server has had. */
 OB_FN void ob_account_charge(ob_server_p sv OB_ARG, u64 used, u64 now)
 {
@@ -121,14 +131,12 @@ OB_FN void ob_account_charge(ob_server_p sv OB_ARG, u64 used, u64 now)
 		sv->vtime += used;
 	ob_account_fill(a, now);
 	a->bill = used;
-	if (!sv->spent && !ob_borrows(sv) && ob_place_over(sv) <= sv->charged) {
-		a->left -= (s64)used;
-		least = -ob_account_worth(a->admitted, OB_ACCOUNT_LEFT);
-		if (a->left < least)
-			a->left = least;
-	} else if (!ob_account_equal(sv)) {
+	/* A budget of a later period is as much its own, and will be missing there. */
+	if (!sv->spent && !ob_borrows(sv))
+		ob_account_use(a, used);
+	if ((sv->spent || ob_borrows(sv) || ob_place_over(sv) > sv->charged) &&
+	    !ob_account_equal(sv))
 		ob_account_draw(a, now);
-	}
 	if (!a->rate || ob_account_equal(sv))
 		return;
 	a->has -= (s64)a->bill;
@@ -296,7 +304,8 @@ OB_FN u64 ob_account_next(ob_p ob OB_ARG, ob_cpu_p c OB_ARG, ob_server_p sv OB_A
 	if (!sv->spent && !ob_borrows(sv) && sv->e > 0 && ob_place_over(sv) <= sv->charged &&
 	    sv->s <= sv->charged + OB_ACCOUNT_FAR)
 		return OB_NEVER;
-	left = ob_account_left(sv->account, sv->account->since);
+	ob_account_fill(sv->account, sv->charged);
+	left = ob_account_left(sv->account, sv->charged);
 	return sv->charged +
 	       ob_max(left > 0 ? (u64)left / (2 * ob_max(sv->account->running, 1)) : 0,
 		      OB_ACCOUNT_WATCH);
@@ -363,6 +372,9 @@ OB_FN void ob_account_part(ob_server_p sv OB_ARG, u64 now)
 		return;
 	ob_account_fill(a, now);
 	a->admitted -= sv->rate;
+	/* None runs; but a count that were wrong would stay. */
+	a->running -= sv->running;
+	a->paid -= sv->running * sv->charged;
 	sv->account = OB_NULL;
 }
 

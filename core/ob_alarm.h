@@ -23,6 +23,9 @@ OB_INLINE void ob_spent_over(ob_p ob, ob_server_p sv, u64 now)
 	ob_server_charge(sv, now);
 	ob_unspend(ob, sv, now);
 	ob_policy_replenished(ob, sv, now);
+	/* The new budget ended its demotion, and may be used up already. */
+	if (sv->account)
+		ob_account_check(ob, sv, now);
 	ob_server_requeue(ob, sv);
 	ob_preempt(ob, sv, sv->head ? sv->head->cpu : 0);
 }

@@ -32,6 +32,7 @@ OB_FN void ob_server_begin(ob_p ob OB_ARG, ob_server_p sv OB_ARG, u64 now)
 	ob_blame_begin(sv);
 	ob_owed_release(sv, now);
 	ob_policy_release(ob, sv, now);
+	sv->woke = 0;
 	if (sv->e <= 0 && ob_policy_enforces(sv) && sv->state == OB_READY) {
 		sv->dry = 1;
 		ob_policy_exhausted(ob, sv, now);
@@ -61,6 +62,8 @@ OB_FN void ob_server_wake(ob_p ob OB_ARG, ob_server_p sv OB_ARG, u64 now)
 	}
 	ob_server_charge(sv, now);
 	ob_server_restore(ob, sv, now);
+	sv->had = 0;
+	sv->woke = 1;
 	ob_place_take_up(ob, sv, now);
 	if (sv->e <= 0) {
 		sv->dry = 1;

@@ -118,12 +118,17 @@ OB_FN void ob_server_dismiss(ob_p ob OB_ARG, ob_server_p sv OB_ARG)
 /* Quarters of what a job will surely still need by which it goes before its deadline's place. */
 #define OB_SURE 3
 
+/* Who is further behind than that, ns, does not catch up: it is not the first of the late ones. */
+#define OB_LATE_HOPELESS 2000000000ULL
+
 /* The deadline that `sv` has while there is slack. A job that runs on the budget of a later period
  * keeps its own: among late ones who fell behind first catches up first, as under first come, first
  * served, whose greatest tardiness is hard to beat. */
 OB_INLINE u64 ob_key_due(ob_server_p sv)
 {
-	return sv->later ? ob_min(sv->release + sv->deadline, sv->s) : sv->s;
+	u64 due = sv->release + sv->deadline;
+
+	return sv->later && sv->s < due + OB_LATE_HOPELESS ? ob_min(due, sv->s) : sv->s;
 }
 
 /* While there is slack: what is likely to need longer begins sooner, as long as that can make it be

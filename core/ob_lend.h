@@ -21,7 +21,6 @@ OB_FN void ob_unspend(ob_p ob OB_ARG, ob_server_p sv OB_ARG, u64 now)
 {
 	if (!sv->spent)
 		return;
-	sv->had = sv->lent;
 	ob_lent(ob, sv, now);
 	ob_due_set(ob, &sv->due, OB_DUE_SPENT, 0);
 	sv->spent = 0;
@@ -32,8 +31,10 @@ OB_FN void ob_unspend(ob_p ob OB_ARG, ob_server_p sv OB_ARG, u64 now)
  * Q/P from when the last one did. */
 OB_FN void ob_lend_release(ob_p ob OB_ARG, ob_server_p sv OB_ARG, u64 now)
 {
-	if (!ob_server_goes_on(sv, now) || sv->s <= now)
+	if (!ob_server_goes_on(sv, now) || sv->s <= now || sv->woke || ob_place_moves(sv)) {
+		sv->had = 0;
 		ob_place_take_up(ob, sv, now);
+	}
 	if (ob_policy_lends(sv) == OB_LENDS_START && sv->counted)
 		ob_slack_claim(ob, sv, now);
 }
@@ -52,11 +53,18 @@ OB_FN void ob_lend_exhausted(ob_p ob OB_ARG, ob_server_p sv OB_ARG, u64 now)
  * behind further is before it with the rest. */
 OB_FN void ob_lend_repay(ob_p ob OB_ARG, ob_server_p sv OB_ARG, u64 now)
 {
-	u64 had = ob_min(sv->had, sv->budget);
+	u64 had = sv->had;
 
 	sv->had = 0;
-	if (had && sv->counted)
-		ob_server_set(ob, sv, now, sv->e - (s64)had, sv->s);
+	if (!had || !sv->counted || sv->e <= 0)
+		return;
+	had = ob_min(had, (u64)sv->e);
+	/* Nobody else has it in its place. */
+	if (sv->account) {
+		ob_account_fill(sv->account, now);
+		ob_account_use(sv->account, had);
+	}
+	ob_server_set(ob, sv, now, sv->e - (s64)had, sv->s);
 }
 
 /* The deadline of a spent server has come: the next budget. */
@@ -74,10 +82,13 @@ OB_FN void ob_lend_replenished(ob_p ob OB_ARG, ob_server_p sv OB_ARG, u64 now)
 	sv->late = now >= sv->release + sv->deadline;
 	sv->soon = 0;
 	ob_lend_repay(ob, sv, now);
-	if (sv->e <= 0)
-		ob_spend(ob, sv, now);
-	else
+	if (sv->e > 0) {
 		ob_slack_claim(ob, sv, now);
+		return;
+	}
+	sv->exhaustions++;
+	ob_emit(ob, now, OB_KC(OB_EV_EXHAUST, OB_NONE), OB_TS(OB_NONE, sv->id), 0, sv->s);
+	ob_spend(ob, sv, now);
 }
 
 OB_INLINE void ob_lend_completed(ob_p ob, ob_server_p sv, u64 now)

@@ -38,6 +38,7 @@ OB_INLINE void ob_lent(ob_p ob, ob_server_p sv, u64 now)
 	ob_emit(ob, now, OB_KC(OB_EV_LEND, ob_named(sv->domain)), OB_TS(OB_NONE, sv->id), sv->lent,
 		sv->s);
 	sv->slack += sv->lent;
+	sv->had += sv->lent;
 	sv->lent = 0;
 }
 

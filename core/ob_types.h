@@ -158,6 +158,7 @@ struct ob_server {
 	u8 spent;   /* no budget is left until the next, only slack */
 	u8 later;   /* its job runs on the budget of a later period */
 	u8 late;    /* and did so no sooner than its deadline */
+	u8 woke;    /* its job slept, and goes on with the pair that it had for waking */
 	u8 soon;    /* EDZL: laxity ends within OB_MARGIN */
 	u8 wants;   /* its group counts it as awake */
 	u8 broke;   /* it rests because a purse is empty */
@@ -171,7 +172,7 @@ struct ob_server {
 	u64 marked_consumed; /* what had been consumed by then */
 	u64 lends;           /* until when what its last job left is for others (ob_cash.h) */
 	u64 lent;            /* what it has had of slack since its budget was used up, ns */
-	u64 had;             /* and had in the period before, when that was over, ns */
+	u64 had;             /* and what of it is to come off its next budget, ns */
 	u64 shift;           /* its deadlines are so much later (place/) */
 	struct ob_windows windows;
 	struct ob_account OB_ARENA *account; /* null: nobody keeps one */

@@ -172,6 +172,28 @@ fn where_nobody_of_best_effort_waits_an_overrun_has_all_cpus() {
     }
 }
 
+/// Each has a budget again every ms, which what it had of slack uses up at once.
+#[test]
+fn budgets_that_come_back_soon_and_are_used_up_then_lift_no_limit() {
+    let spins = Task { budget: 50_000, period: MS, ..TINY };
+    for policy in soft() {
+        let user = served(&play(policy, 100, &[spins; 4], 20, 4), 4, |task| task < 4);
+        let fair = 1.8 * 4.0 / 24.0;
+        assert!(most(&user) <= 0.2 + fair + 0.06, "{policy:?}: {user:?}");
+    }
+}
+
+#[test]
+fn users_who_all_overrun_leave_each_other_nothing() {
+    let half = |user| Task { budget: 50 * MS, period: 100 * MS, work: HOUR, user, beat: None };
+    for policy in soft() {
+        let events = play(policy, 250, &[half(1), half(2)], 20, 6);
+        let both = served(&events, 6, |task| task < 2);
+        let fair = 2.0 / 22.0;
+        assert!(most(&both[1..]) <= 1.0 + fair + 0.06, "{policy:?}: {both:?}");
+    }
+}
+
 /// A tiny one that overruns without end, and a budget of 0.4 s every now and then, which is charged when it is used up:
 /// there is no share of best effort that is looked at before.
 #[test]
