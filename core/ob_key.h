@@ -118,8 +118,9 @@ OB_FN void ob_server_dismiss(ob_p ob OB_ARG, ob_server_p sv OB_ARG)
 /* Quarters of what a job will surely still need by which it goes before its deadline's place. */
 #define OB_SURE 3
 
-/* Who is further behind than that, ns, does not catch up: it is not the first of the late ones. */
-#define OB_LATE_HOPELESS 2000000000ULL
+/* Who has not slept for that long since it became late, ns, does not catch up: it is not the first
+ * of the late ones. */
+#define OB_LATE_HOPELESS 10000000000ULL
 
 /* The deadline that `sv` has while there is slack. A job that runs on the budget of a later period
  * keeps its own: among late ones who fell behind first catches up first, as under first come, first
