@@ -112,7 +112,7 @@ OB_INLINE int ob_account_equal(ob_server_p sv)
 }
 
 /* Of what its reservations were admitted with they have used that. */
-OB_FN void ob_account_use(ob_account_p a OB_ARG, u64 used)
+OB_INLINE void ob_account_use(ob_account_p a, u64 used)
 {
 	s64 least = -ob_account_worth(a->admitted, OB_ACCOUNT_LEFT);
 

@@ -55,7 +55,7 @@ OB_FN void ob_budget_check(ob_p ob OB_ARG, ob_server_p sv OB_ARG, u64 now)
 		if (sv->purse && ob_purse_stops(ob, sv, now))
 			ob_want(ob, sv, now);
 		ob_budget_enforce(ob, sv, now);
-		if (sv->account)
+		if (ob_account_limits(sv))
 			ob_account_check(ob, sv, now);
 	}
 }

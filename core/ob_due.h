@@ -42,6 +42,9 @@ OB_INLINE void ob_due_set(ob_p ob, ob_due_p due, u32 kind, u64 at)
 	if (due->at[kind] == at)
 		return;
 	due->at[kind] = at;
+	/* The node is early enough. */
+	if (at && due->node.linked && due->node.key <= at)
+		return;
 	ob_due_link(ob, due);
 }
 

@@ -33,8 +33,10 @@ OB_FN u64 ob_patience_mask(ob_server_p sv OB_ARG)
 /* Nothing is to be waited for, or those who waited have had their turns. */
 OB_FN void ob_patience_end(ob_p ob OB_ARG, ob_server_p sv OB_ARG)
 {
-	ob_tree_remove(&ob->impatient, &sv->wait);
 	ob_due_set(ob, &sv->due, OB_DUE_PATIENCE, 0);
+	if (!sv->outwaited)
+		return;
+	ob_tree_remove(&ob->impatient, &sv->wait);
 	ob->outwaited -= sv->outwaited;
 	sv->outwaited = 0;
 }

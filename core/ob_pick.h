@@ -33,13 +33,18 @@ OB_FN u64 ob_first(ob_p ob OB_ARG, ob_domain_p d OB_ARG, u32 cpu, u64 now)
 	return 0;
 }
 
-/* Who serves on `c` where it is the turn of `sv`: itself, or of a group the first member, and so on
- * down; null: nobody. */
-OB_FN u64 ob_leaf(ob_p ob OB_ARG, ob_server_p sv OB_ARG, ob_cpu_p c OB_ARG, u64 now)
+/* Of the group `sv` the first member, and so on down; null: nobody. */
+OB_FN u64 ob_group_leaf(ob_p ob OB_ARG, ob_server_p sv OB_ARG, ob_cpu_p c OB_ARG, u64 now)
 {
 	while (sv && sv->members && OB_LOOP)
 		sv = (ob_server_p)ob_first(ob, sv->members, c->id, now);
 	return (u64)sv;
+}
+
+/* Who serves on `c` where it is the turn of `sv`, if any. */
+OB_INLINE ob_server_p ob_leaf(ob_p ob, ob_server_p sv, ob_cpu_p c, u64 now)
+{
+	return sv && sv->members ? (ob_server_p)ob_group_leaf(ob, sv, c, now) : sv;
 }
 
 /* Takes the first waiting thread of `sv`, which serves threads, that may run on `c`. */
@@ -158,13 +163,14 @@ OB_FN u64 ob_pick_unreserved(ob_p ob OB_ARG, u32 cpu, ob_task_p prev OB_ARG, u64
 }
 
 /* `c` has picked. Who had claimed it, and still waits, looks at the others again. */
-OB_FN void ob_pick_others(ob_p ob OB_ARG, ob_cpu_p c OB_ARG)
+OB_INLINE void ob_pick_others(ob_p ob, ob_cpu_p c)
 {
 	ob_server_p lost = c->claim;
 
+	if (!lost)
+		return;
 	c->claim = OB_NULL;
-	if (lost)
-		ob_preempt(ob, lost, lost->head ? lost->head->cpu : c->id);
+	ob_preempt(ob, lost, lost->head ? lost->head->cpu : c->id);
 }
 
 /* Whether best effort, which is there, has its turn on `c` before reservations of key `best`. */
@@ -235,7 +241,7 @@ OB_FN u64 ob_pick(ob_p ob OB_ARG, u32 cpu, ob_task_p prev OB_ARG, u64 now)
 			else if (!cand)
 				t = prev;
 		}
-		cand = (ob_server_p)ob_leaf(ob, cand, c, now);
+		cand = ob_leaf(ob, cand, c, now);
 		if (cand && cand->draws)
 			draws = cand;
 		else if (cand)

@@ -102,19 +102,18 @@ OB_INLINE u64 ob_max(u64 a, u64 b)
 
 /* Index of the lowest set bit of x; x must not be 0. */
 #ifdef __BPF__
-/* BPF has no such instruction. Global: each of its branches would double the verifier's paths. */
-OB_FN u32 ob_lowest(u64 x)
-{
-	u32 n = 0;
+/* BPF has no such instruction. The product's upper six bits are others for each bit, for a de
+ * Bruijn sequence is shifted by it (Leiserson, Prokop and Randall, "Using de Bruijn sequences to
+ * index a 1 in a computer word", 1998). */
+static const u8 ob_bit_index[64] = {
+    0,  1,  2,  7,  3,  13, 8,  19, 4,  25, 14, 28, 9,  34, 20, 40, 5,  17, 26, 38, 15, 46,
+    29, 48, 10, 31, 35, 54, 21, 50, 41, 57, 63, 6,  12, 18, 24, 27, 33, 39, 16, 37, 45, 47,
+    30, 53, 49, 56, 62, 11, 23, 32, 36, 44, 52, 55, 61, 22, 43, 51, 60, 42, 59, 58,
+};
 
-	x &= -x;
-	n += (x & 0xFFFFFFFF00000000ULL) ? 32 : 0;
-	n += (x & 0xFFFF0000FFFF0000ULL) ? 16 : 0;
-	n += (x & 0xFF00FF00FF00FF00ULL) ? 8 : 0;
-	n += (x & 0xF0F0F0F0F0F0F0F0ULL) ? 4 : 0;
-	n += (x & 0xCCCCCCCCCCCCCCCCULL) ? 2 : 0;
-	n += (x & 0xAAAAAAAAAAAAAAAAULL) ? 1 : 0;
-	return n;
+OB_INLINE u32 ob_lowest(u64 x)
+{
+	return ob_bit_index[(x & -x) * 0x0218a392cd3d5dbfULL >> 58];
 }
 #else
 OB_INLINE u32 ob_lowest(u64 x)

@@ -118,15 +118,12 @@ OB_INLINE void ob_server_update(ob_p ob, ob_server_p sv)
 	ob_patience_sync(ob, sv);
 }
 
-/* A thread of `sv` that waits stands where those that run do: keys by the latest time to begin grow
- * while they run, and a thread is not to go before its own siblings by an older key. */
-OB_FN void ob_server_restand(ob_server_p sv OB_ARG, u64 now)
+/* Puts the threads of `sv` that wait where its key of `now` belongs. */
+OB_FN void ob_server_stand(ob_server_p sv OB_ARG, u64 now)
 {
 	u64 key;
 
 	if (!sv->node.linked)
-		return;
-	if (ob_policy_lends(sv) != OB_LENDS_START && !sv->urgent && !sv->soon)
 		return;
 	key = ob_server_node_key(sv, now);
 	if (sv->node.key == key)
@@ -134,6 +131,14 @@ OB_FN void ob_server_restand(ob_server_p sv OB_ARG, u64 now)
 	ob_tree_remove(&sv->domain->active, &sv->node);
 	sv->node.key = key;
 	ob_tree_insert(&sv->domain->active, &sv->node);
+}
+
+/* A thread of `sv` that waits stands where those that run do: keys by the latest time to begin grow
+ * while they run, and a thread is not to go before its own siblings by an older key. */
+OB_INLINE void ob_server_restand(ob_server_p sv, u64 now)
+{
+	if (ob_policy_lends(sv) == OB_LENDS_START || sv->urgent || sv->soon)
+		ob_server_stand(sv, now);
 }
 
 #endif

@@ -42,11 +42,13 @@ OB_INLINE u64 ob_turn_left(ob_cpu_p c, u64 now)
  * time to begin grow while their servers run. */
 OB_INLINE u64 ob_key_passes(ob_server_p sv, ob_cpu_p c)
 {
-	u64 key = ob_server_key(sv, sv->charged);
 	ob_node_p first;
+	u64 key;
 
-	if (!sv->counted || sv->domain->tight || key <= OB_KEY_SOON || key >= OB_KEY_EQUAL ||
-	    ob_policy_lends(sv) != OB_LENDS_START)
+	if (!sv->counted || sv->domain->tight || ob_policy_lends(sv) != OB_LENDS_START)
+		return OB_NEVER;
+	key = ob_server_key(sv, sv->charged);
+	if (key <= OB_KEY_SOON || key >= OB_KEY_EQUAL)
 		return OB_NEVER;
 	first = ob_tree_first(&sv->domain->active, OB_BIT(c->id));
 	/* Behind a sibling that waits there may be others: look again in a while. */

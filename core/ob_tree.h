@@ -28,6 +28,7 @@ struct ob_node {
 
 struct ob_tree {
 	struct ob_node OB_ARENA *root;
+	struct ob_node OB_ARENA *head; /* the first node of all */
 	u32 count;
 	u32 random; /* state of a xorshift generator; never 0 */
 };
@@ -105,15 +106,22 @@ OB_FN void ob_tree_insert(ob_tree_p t OB_ARG, ob_node_p n OB_ARG)
 {
 	ob_node_p parent = OB_NULL, at = t->root;
 	u64 key = n->key, mask = n->mask, over = n->over;
-	u32 x = t->random;
+	u32 x = t->random, first = 1;
 
 	/* On the way down every ancestor gains n: no second pass is needed. */
 	while (at && OB_LOOP) {
 		parent = at;
 		at->sub_mask |= mask;
 		at->sub_over = ob_max(at->sub_over, over);
-		at = key < at->key ? at->left : at->right;
+		if (key < at->key) {
+			at = at->left;
+		} else {
+			at = at->right;
+			first = 0;
+		}
 	}
+	if (first)
+		t->head = n;
 	x ^= x << 13;
 	x ^= x >> 17;
 	x ^= x << 5;
@@ -141,12 +149,23 @@ OB_FN void ob_tree_insert(ob_tree_p t OB_ARG, ob_node_p n OB_ARG)
 	}
 }
 
+/* Of the subtree at `n` the first node. */
+OB_FN u64 ob_node_least(ob_node_p n OB_ARG)
+{
+	while (n->left && OB_LOOP)
+		n = n->left;
+	return (u64)n;
+}
+
 OB_FN void ob_tree_remove(ob_tree_p t OB_ARG, ob_node_p n OB_ARG)
 {
 	ob_node_p parent, child;
 
 	if (!n->linked)
 		return;
+	/* Nothing is to the left of the first, and it is to nobody's right. */
+	if (t->head == n)
+		t->head = n->right ? (ob_node_p)ob_node_least(n->right) : n->parent;
 	while (OB_LOOP) {
 		ob_node_p l = n->left, r = n->right;
 
@@ -193,8 +212,12 @@ OB_FN u64 ob_node_first(ob_node_p n OB_ARG, u64 cpus)
 /* The first node whose mask meets `cpus`, or null. */
 OB_INLINE ob_node_p ob_tree_first(ob_tree_p t, u64 cpus)
 {
-	ob_node_p n = t->root;
+	ob_node_p n = t->head;
 
+	/* Most have no narrower affinity. */
+	if (!n || (n->mask & cpus))
+		return n;
+	n = t->root;
 	return n && (n->sub_mask & cpus) ? (ob_node_p)ob_node_first(n, cpus) : OB_NULL;
 }
 
@@ -247,14 +270,7 @@ OB_INLINE ob_node_p ob_tree_last_over(ob_tree_p t, u64 than)
 /* The first node of all, or null. */
 OB_INLINE ob_node_p ob_tree_head(ob_tree_p t)
 {
-	ob_node_p n = t->root;
-
-	while (n && OB_LOOP) {
-		if (!n->left)
-			return n;
-		n = n->left;
-	}
-	return OB_NULL;
+	return t->head;
 }
 
 /* The first node whose key is at least `key`, or null. */

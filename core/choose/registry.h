@@ -98,6 +98,7 @@ OB_FN void ob_choose_gather(ob_p ob OB_ARG, ob_domain_p d OB_ARG, u64 now)
 	u64 count = OB_ZERO;
 
 	ob->plan.dense.root = OB_NULL;
+	ob->plan.dense.head = OB_NULL;
 	ob->plan.dense.random = 0x2545F491u;
 	for (; n && OB_LOOP; n = (ob_node_p)ob_choice_next(n)) {
 		if (!ob_order_chooses((ob_server_p)n) || count >= OB_CHOOSE_MOST)

@@ -14,7 +14,7 @@
 
 /* What a change of laxity is followed by (ob_server.h, ob_claim.h). */
 OB_FN void ob_server_charge(ob_server_p sv OB_ARG, u64 now);
-OB_FN void ob_server_restand(ob_server_p sv OB_ARG, u64 now);
+OB_FN void ob_server_stand(ob_server_p sv OB_ARG, u64 now);
 OB_FN void ob_server_requeue(ob_p ob OB_ARG, ob_server_p sv OB_ARG);
 OB_FN void ob_preempt(ob_p ob OB_ARG, ob_server_p sv OB_ARG, u32 prefer);
 
@@ -39,12 +39,10 @@ OB_INLINE int ob_server_sees_to(ob_p ob, ob_server_p sv)
  * runs e stands still, so laxity ends at the fixed time s − e. Whatever G-EDF schedules in time,
  * EDZL does too (Park et al. 2005), and six reservations of 25 ms in 41 ms fit four CPUs.
  */
-OB_FN void ob_laxity_sync(ob_p ob OB_ARG, ob_server_p sv OB_ARG)
+OB_FN void ob_laxity_set(ob_p ob OB_ARG, ob_server_p sv OB_ARG)
 {
 	u64 need = (u64)sv->e + (sv->counted && !sv->soon ? OB_MARGIN : 0), end;
 
-	if (!ob_order_laxity(sv))
-		return;
 	/* Windows that change at their ends see to it. */
 	if (sv->state != OB_READY || !ob_server_waits(sv) || sv->urgent || sv->e <= 0 ||
 	    ob_place_moves(sv) == 2 || ob_server_sees_to(ob, sv))
@@ -52,6 +50,13 @@ OB_FN void ob_laxity_sync(ob_p ob OB_ARG, ob_server_p sv OB_ARG)
 	else
 		end = sv->s > need ? sv->s - need : 1;
 	ob_due_set(ob, &sv->due, OB_DUE_LAXITY, end);
+}
+
+/* To be called when it may have changed. */
+OB_INLINE void ob_laxity_sync(ob_p ob, ob_server_p sv)
+{
+	if (ob_order_laxity(sv))
+		ob_laxity_set(ob, sv);
 }
 
 /* The key of those of sv's threads that wait. Without laxity a server needs one CPU, and has it if
@@ -76,7 +81,7 @@ OB_INLINE void ob_server_attend(ob_p ob, ob_server_p sv, u64 now)
 	if (!ob_server_attended(sv))
 		return;
 	if (sv->running == 1) {
-		ob_server_restand(sv, now);
+		ob_server_stand(sv, now);
 		return;
 	}
 	sv->urgent = 0;

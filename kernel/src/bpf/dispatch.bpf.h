@@ -27,17 +27,16 @@ OB_FN void timers_make(void)
 	if (__sync_val_compare_and_swap(&shell->timers, SHELL_TIMERS_NONE, SHELL_TIMERS_BEGUN) !=
 	    SHELL_TIMERS_NONE)
 		return;
-	for (i = OB_ZERO; i < TIMER_SLOTS && can_loop; i++) {
-		u32 key = i;
+	/* Two for each CPU. */
+	for (i = OB_ZERO; i < 2 * shell->ob.nr_cpus && can_loop; i++) {
+		u32 key = i / 2 + (i & 1 ? ALARM_SLOT(0) : 0);
 		struct timer_slot *ts = bpf_map_lookup_elem(&timers, &key);
 
 		if (!ts)
 			break;
-		if (i % OB_MAX_CPUS >= shell->ob.nr_cpus)
-			continue;
 		if (bpf_timer_init(&ts->timer, &timers, CLOCK_MONOTONIC) ||
-		    (i < ALARM_SLOT(0) ? bpf_timer_set_callback(&ts->timer, timer_fired)
-				       : bpf_timer_set_callback(&ts->timer, alarm_fired))) {
+		    (!(i & 1) ? bpf_timer_set_callback(&ts->timer, timer_fired)
+			      : bpf_timer_set_callback(&ts->timer, alarm_fired))) {
 			scx_bpf_error("the kernel makes no timers");
 			return;
 		}

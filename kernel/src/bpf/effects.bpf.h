@@ -174,26 +174,18 @@ static __always_inline void alarm_set(u64 at)
 
 OB_FN void effects_kick(u64 kick)
 {
-	u32 i;
-
-	for (i = OB_ZERO; i < OB_MAX_CPUS && kick && can_loop; i++) {
-		if (kick & OB_BIT(i)) {
-			kick &= ~OB_BIT(i);
-			__sync_fetch_and_add(&shell->kicks, 1);
-			scx_bpf_kick_cpu(i, SCX_KICK_PREEMPT);
-		}
+	for (; kick && can_loop; kick &= kick - 1) {
+		__sync_fetch_and_add(&shell->kicks, 1);
+		scx_bpf_kick_cpu(ob_lowest(kick), SCX_KICK_PREEMPT);
 	}
 }
 
 OB_FN void effects_rearm(u64 rearm)
 {
-	u32 i;
+	for (; rearm && can_loop; rearm &= rearm - 1) {
+		u32 i = ob_lowest(rearm);
 
-	for (i = OB_ZERO; i < OB_MAX_CPUS && rearm && can_loop; i++) {
-		if (rearm & OB_BIT(i)) {
-			rearm &= ~OB_BIT(i);
-			timer_set(i, shell->ob.cpu[i & 63].timer);
-		}
+		timer_set(i, shell->ob.cpu[i & 63].timer);
 	}
 }
 
