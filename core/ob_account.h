@@ -66,9 +66,8 @@ OB_INLINE void ob_account_run(ob_server_p sv, u32 by, u64 now)
 	sv->account->paid += (u64)(s64)(s32)by * now;
 }
 
-/* Brings `a` up to `now`. What is full is full beyond what is yet to be charged: else the payments
- * of a whole stretch of running would be lost, and then its charge come at once. */
-OB_FN void ob_account_fill(ob_account_p a OB_ARG, u64 now)
+/* As ob_account_fill. */
+OB_INLINE void ob_account_pay(ob_account_p a, u64 now)
 {
 	u64 time = now > a->since ? now - a->since : 0;
 	s64 most;
@@ -82,6 +81,13 @@ OB_FN void ob_account_fill(ob_account_p a OB_ARG, u64 now)
 	most = ob_account_worth(a->admitted, OB_ACCOUNT_LEFT);
 	if (a->left > most)
 		a->left = most;
+}
+
+/* Brings `a` up to `now`. What is full is full beyond what is yet to be charged: else the payments
+ * of a whole stretch of running would be lost, and then its charge come at once. */
+OB_FN void ob_account_fill(ob_account_p a OB_ARG, u64 now)
+{
+	ob_account_pay(a, now);
 }
 
 /* Takes a->bill, ns of an overrun, from what others left; the rest stays. Who is not limited uses
@@ -129,7 +135,7 @@ OB_FN void ob_account_charge(ob_server_p sv OB_ARG, u64 used, u64 now)
 
 	if (ob_account_equal(sv))
 		sv->vtime += used;
-	ob_account_fill(a, now);
+	ob_account_pay(a, now);
 	a->bill = used;
 	/* A budget of a later period is as much its own, and will be missing there. */
 	if (!sv->spent && !ob_borrows(sv))

@@ -75,6 +75,15 @@ OB_INLINE u64 ob_others_turn(ob_p ob)
 	return ob_min(ob_max(round, OB_OTHERS_TURN_LEAST), ob->slice);
 }
 
+/* So few who wait have whole slices while nothing is reserved. */
+#define OB_OTHERS_FEW (OB_OTHERS_ROUND / OB_SLICE)
+
+/* Whether that is so at a glance. */
+OB_INLINE int ob_others_are_few(ob_p ob)
+{
+	return !ob->engaged && ob->best_effort.count + ob->outwaited < OB_OTHERS_FEW;
+}
+
 /* Whether turns are so short that the shell's slices do not do. */
 OB_INLINE int ob_others_crowded(ob_p ob)
 {

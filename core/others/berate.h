@@ -35,9 +35,14 @@ OB_INLINE u64 ob_berate_own(ob_task_p t, u64 ran)
 	return t->weight == OB_WEIGHT ? ran : ob_berate_virtual(t, ran);
 }
 
-OB_FN u64 ob_berate_turn(ob_p ob OB_ARG)
+OB_FN u64 ob_berate_short(ob_p ob OB_ARG)
 {
 	return ob_others_turn(ob);
+}
+
+OB_INLINE u64 ob_berate_turn(ob_p ob)
+{
+	return ob_others_are_few(ob) ? ob->slice : ob_berate_short(ob);
 }
 
 /* What one of nice 0 counts in the average of those who wait. */

@@ -91,7 +91,7 @@ enum ob_others_order {
 OB_OTHERS_HOOK(OB_INLINE, void, place, ob_p ob, ob_task_p t, u64 most, u64 from)
 OB_OTHERS_HOOK(OB_INLINE, void, taken, ob_p ob, ob_task_p t)
 OB_OTHERS_HOOK(OB_FN, void, begin, ob_p ob OB_ARG, ob_cpu_p c OB_ARG, ob_task_p t OB_ARG)
-OB_OTHERS_HOOK(OB_FN, void, ran, ob_p ob OB_ARG, ob_task_p t OB_ARG, u64 ran)
+OB_OTHERS_HOOK(OB_INLINE, void, ran, ob_p ob, ob_task_p t, u64 ran)
 OB_OTHERS_HOOK(OB_FN, void, slept, ob_p ob OB_ARG, ob_task_p t OB_ARG)
 OB_OTHERS_HOOK(OB_FN, u64, key, ob_p ob OB_ARG, ob_task_p t OB_ARG)
 OB_OTHERS_HOOK(OB_FN, u64, beats, ob_p ob OB_ARG, ob_task_p t OB_ARG, ob_task_p other OB_ARG,

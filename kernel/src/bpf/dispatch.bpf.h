@@ -78,8 +78,7 @@ OB_FN u64 dispatch_pick(u32 cpu, ob_task_p pt OB_ARG, u64 now)
 	return (u64)t;
 }
 
-/* A function, so that what `prev` needs is not on the stack beneath the service's requests. */
-static __noinline void dispatch(s32 cpu, struct task_struct *prev, u64 now)
+static __always_inline void dispatch(s32 cpu, struct task_struct *prev, u64 now)
 {
 	struct shell_found __arena *found = &shell->found[cpu & 63];
 	ob_task_p pt = NULL;
