@@ -188,14 +188,15 @@ OB_INLINE u64 ob_account_until(ob_p ob, ob_node_p n)
 /* When a demoted server is not ahead any more if it does not run until then. */
 OB_INLINE u64 ob_account_even(ob_server_p sv, u64 now)
 {
-	u64 over = ob_place_over(sv), need;
+	u64 over = ob_place_over(sv), density, need;
 
 	/* Its next budget comes by another alarm. */
 	if (sv->spent || ob_borrows(sv) || sv->e <= 0)
 		return OB_NEVER;
 	if (over > now)
 		return over;
-	need = ((u64)sv->e << OB_SHARE_BITS) / ob_max(sv->rate - 1, 1) + OB_ACCOUNT_EARLY;
+	density = (sv->budget << OB_SHARE_BITS) / ob_max(ob_min(sv->period, sv->deadline), 1);
+	need = ((u64)sv->e << OB_SHARE_BITS) / ob_max(density, 1) + OB_ACCOUNT_EARLY;
 	return sv->s > need ? sv->s - need : 0;
 }
 
@@ -208,9 +209,10 @@ OB_FN void ob_account_watch(ob_p ob OB_ARG, ob_server_p sv OB_ARG, u64 now)
 
 	if (lack < ob_account_worth(a->rate, OB_ACCOUNT_LOOK))
 		wait = lack > 0 ? ((u64)lack << OB_SHARE_BITS) / a->rate : 0;
-	/* A moment late, what is due may be too much for the time that is left. */
-	wait = ob_min(now + ob_max(wait, OB_ACCOUNT_SOON), ob_max(even, now + 1));
-	ob_due_set(ob, &sv->due, OB_DUE_REVIEW, wait);
+	wait = now + ob_max(wait, OB_ACCOUNT_SOON);
+	/* Some moments late, what is due may be too much for the time that is left. Where that time
+	 * has passed and it is still ahead, it is so by a rounding. */
+	ob_due_set(ob, &sv->due, OB_DUE_REVIEW, even > now ? ob_min(wait, even) : wait);
 }
 
 /* What it is ahead of best effort or behind it outlives its being demoted, up to a slice. */

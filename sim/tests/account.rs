@@ -6,7 +6,7 @@ use onbeat_model::event::{Event, EventKind};
 use onbeat_model::others::Others;
 use onbeat_model::policy::{CORE, CorePolicy, Order};
 use onbeat_model::taskset::{Overheads, TaskSet};
-use onbeat_sim::{Core, Detail, Engine, Load, Reservation, SHARE_QUANTUM, simulate};
+use onbeat_sim::{Core, Detail, Engine, Load, NOBODY, Reservation, SHARE_QUANTUM, simulate};
 
 const MS: u64 = 1_000_000;
 const SECOND: u64 = 1000 * MS;
@@ -302,5 +302,75 @@ fn users_of_a_task_set_are_limited_each_and_root_is_not() {
     assert_eq!(together, limited);
     for unlimited in [file("", ""), file("max_share = \"25%\"", "user = \"root\"")] {
         assert!(least(&had(&unlimited)) > 1.85);
+    }
+}
+
+/// How often the alarm and the timer of one CPU ring in two seconds for an ordinary user's reservation of 500 ms every
+/// 4 s that spins beside a loop, and is to have its budget within `deadline`.
+fn rings(policy: &CorePolicy, deadline: u64) -> u64 {
+    let kind = onbeat_core::server_policies().iter().position(|n| *n == policy.server.name());
+    let mut core = Core::new(1, 1, 50, SHARE_QUANTUM, 2, 1 << 12);
+    (0..2).for_each(|i| core.init_task(i, 1, onbeat_sim::NICE_0));
+    let reservation = Reservation {
+        budget: 500 * MS,
+        period: 4 * SECOND,
+        deadline,
+        cpus: 1,
+        domain: 0,
+        kind: kind.unwrap() as u32,
+        order: policy.order.number(),
+        marks: false,
+        apart: false,
+        split: None,
+    };
+    core.reserve(0, &reservation);
+    core.account(0, 1, (1 << ffi::OB_SHARE_BITS) / 2);
+    (0..2).for_each(|i| core.ready(i, 0));
+    let (mut running, mut now, mut rings) = (NOBODY, 0, 0);
+    loop {
+        if core.take_kick().is_some() || running == NOBODY {
+            let next = core.pick(0, running, now);
+            if next != running {
+                if running != NOBODY {
+                    core.stop(0, ffi::OB_STOP_PREEMPTED, now);
+                    core.ready(running, now);
+                }
+                running = next;
+                core.run(0, running, now);
+            }
+        }
+        // Turns of best effort end with slices.
+        let slice = now + u64::from(ffi::OB_SLICE);
+        let next = core.alarm_at().min(core.timer(0)).min(slice).max(now);
+        if running == 1 {
+            core.charge(1, next - now);
+        }
+        now = next;
+        if now >= 2 * SECOND {
+            return rings;
+        }
+        rings += 1;
+        if core.alarm_at() <= now {
+            core.alarm(now);
+        }
+        if core.timer(0) <= now {
+            core.tick(0, now);
+        }
+        if now == slice && running == 1 {
+            core.stop(0, ffi::OB_STOP_PREEMPTED, now);
+            core.ready(1, now);
+            running = NOBODY;
+        }
+    }
+}
+
+#[test]
+fn an_early_deadline_does_not_make_the_clock_ring_without_end() {
+    for (policy, _) in soft().filter(|(policy, _)| policy.order != Order::PARTITIONED_EDF) {
+        // A look each millisecond, and as many of budgets, turns and the share.
+        for deadline in [2 * SECOND, 1100 * MS, 4 * SECOND] {
+            let rings = rings(policy, deadline);
+            assert!(rings < 3 * 2000, "{}, {deadline}: {rings}", policy.name);
+        }
     }
 }
