@@ -27,14 +27,11 @@ OB_FN void ob_unspend(ob_p ob OB_ARG, ob_server_p sv OB_ARG, u64 now)
 	sv->urgent = 0;
 }
 
-/* Who is behind and marks a job goes on with what it has: a pair that began anew would be less than
- * Q/P from when the last one did. */
 OB_FN void ob_lend_release(ob_p ob OB_ARG, ob_server_p sv OB_ARG, u64 now)
 {
-	if (!ob_server_goes_on(sv, now) || sv->s <= now || sv->woke || ob_place_moves(sv)) {
+	if (!ob_server_stays(sv, now) || ob_place_moves(sv))
 		sv->had = 0;
-		ob_place_take_up(ob, sv, now);
-	}
+	ob_place_take_up(ob, sv, now);
 	if (ob_policy_lends(sv) == OB_LENDS_START && sv->counted)
 		ob_slack_claim(ob, sv, now);
 }

@@ -36,6 +36,13 @@ OB_INLINE int ob_server_goes_on(ob_server_p sv, u64 now)
 	return sv->marked && sv->release == now;
 }
 
+/* Who is behind and marks a job goes on with its pair: one that began anew would be less than Q/P
+ * from when the last one did. */
+OB_INLINE int ob_server_stays(ob_server_p sv, u64 now)
+{
+	return ob_server_goes_on(sv, now) && sv->s > now && !sv->woke;
+}
+
 /*
  * The same beside split servers and for hard ones, while s lies ahead. Their CPU was tested for
  * sporadic tasks, exactly (Baruah, Rosier and Howell 1990), and the rule above asks for more in
@@ -64,6 +71,8 @@ OB_FN void ob_whole_sporadic(ob_p ob OB_ARG, ob_server_p sv OB_ARG, u64 now)
 
 OB_INLINE void ob_whole_take_up(ob_p ob, ob_server_p sv, u64 now)
 {
+	if (ob_server_stays(sv, now))
+		return;
 	if (sv->s > now && (sv->domain->split || sv->hard)) {
 		ob_whole_sporadic(ob, sv, now);
 	} else if (sv->s <= now || (sv->e >= 0 && ob_server_spares(sv, sv->s - now, (u64)sv->e))) {

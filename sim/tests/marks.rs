@@ -4,8 +4,10 @@
 use onbeat_analysis::plan::Split;
 use onbeat_core::ffi;
 use onbeat_model::event::EventKind;
-use onbeat_model::taskset::Overheads;
-use onbeat_sim::{Core, Detail, Engine, Load, NOBODY, Reservation};
+use onbeat_model::metrics::metrics;
+use onbeat_model::policy::{CORE, Order};
+use onbeat_model::taskset::{Overheads, TaskSet};
+use onbeat_sim::{Core, Detail, Engine, Load, NOBODY, Reservation, simulate};
 
 const MS: u64 = 1_000_000;
 
@@ -167,4 +169,37 @@ fn a_second_job_in_the_same_cycle_gets_no_budget_of_its_own() {
     assert_eq!((server.windows.cycle, server.windows.leg, server.e), (0, 0, 3 * MS as i64));
     // And a whole window for what is left: in less it would be more than its CPU was tested for.
     assert_eq!((server.s, server.shift), (14 * MS, 4 * MS));
+}
+
+/// Owed jobs that are late, in a set of two tasks on one CPU.
+fn owed_late(policy: &str, tasks: &[(u64, u64, &str, bool)]) -> u64 {
+    let mut text = String::from("cpus = 1\nduration = \"3s\"\nseed = 315309921\n");
+    for (i, (period, budget, work, marks)) in tasks.iter().enumerate() {
+        text += &format!(
+            "[[task]]\nname = \"{i}\"\nperiod = \"{period}ns\"\nbudget = \"{budget}ns\"\nmarks = {marks}\n\
+             work = {work}\n"
+        );
+    }
+    let set = TaskSet::from_bytes(text.as_bytes(), "set.toml".as_ref()).unwrap();
+    let policy = CORE.iter().find(|p| p.name == policy).unwrap();
+    let run = simulate(&set, policy).unwrap();
+    metrics(&run).owed_late
+}
+
+#[test]
+fn who_is_behind_and_marks_a_job_is_late_for_nobody_but_itself() {
+    // A mark that began a new pair, less than Q/P from when the last one did, made these late by 798 and 111 ms.
+    let first = [
+        (1_601_000_000, 284_275_132, "{ constant = \"341130158ns\" }", true),
+        (70_956_000, 54_809_181, "{ constant = \"164427544ns\" }", false),
+    ];
+    let second = [
+        (4_578_000, 2_886_752, "{ constant = \"2886752ns\" }", false),
+        (4_896_000, 1_563_924, "{ uniform = [\"1ns\", \"3127849ns\"] }", true),
+    ];
+    for policy in CORE.iter().filter(|p| p.order == Order::PARTITIONED_EDF && p.server.isolates()) {
+        for tasks in [first, second] {
+            assert_eq!(owed_late(policy.name, &tasks), 0, "{}", policy.name);
+        }
+    }
 }
