@@ -32,16 +32,24 @@ OB_INLINE int ob_server_sees_to(ob_p ob, ob_server_p sv)
 	return !sv->pinned || (sv->node.mask & ob_server_running_on(ob, sv));
 }
 
+/* So long before its deadline `sv` has to be served from then on, to have what is left of its
+ * budget in time: of each CPU best effort has its share. */
+OB_INLINE u64 ob_laxity_needs(ob_p ob, ob_server_p sv)
+{
+	return (u64)sv->e * 1000 / (1000 - ob->share_permille);
+}
+
 /*
  * EDZL (Lee 1994; Cho, Lee, Ahn, Lin 2002): earliest deadline first, save that a server that would
  * miss its deadline if it waited any longer goes before all others. Here the laxity is the
- * reservation's, s − now − e: what it is owed, not what its job may need. While no thread of it
- * runs e stands still, so laxity ends at the fixed time s − e. Whatever G-EDF schedules in time,
- * EDZL does too (Park et al. 2005), and six reservations of 25 ms in 41 ms fit four CPUs.
+ * reservation's, s − now − e/(1 − σ): what it is owed, not what its job may need. While no thread
+ * of it runs e stands still, so laxity ends at the fixed time s − e/(1 − σ). Whatever G-EDF
+ * schedules in time, EDZL does too (Park et al. 2005), and six reservations of 25 ms in 41 ms fit
+ * four CPUs.
  */
 OB_FN void ob_laxity_set(ob_p ob OB_ARG, ob_server_p sv OB_ARG)
 {
-	u64 need = (u64)sv->e + (sv->counted && !sv->soon ? OB_MARGIN : 0), end;
+	u64 need = ob_laxity_needs(ob, sv) + (sv->counted && !sv->soon ? OB_MARGIN : 0), end;
 
 	/* Windows that change at their ends see to it. */
 	if (sv->state != OB_READY || !ob_server_waits(sv) || sv->urgent || sv->e <= 0 ||
@@ -90,10 +98,12 @@ OB_INLINE void ob_server_attend(ob_p ob, ob_server_p sv, u64 now)
 }
 
 /* Whether a lending server's laxity is about to end, and has not. */
-OB_INLINE int ob_soon(ob_server_p sv, u64 now)
+OB_INLINE int ob_soon(ob_p ob, ob_server_p sv, u64 now)
 {
-	return sv->counted && !sv->soon && ob_order_laxity(sv) && sv->e > 0 &&
-	       now + (u64)sv->e < sv->s && now + (u64)sv->e + OB_MARGIN >= sv->s;
+	u64 done = now + ob_laxity_needs(ob, sv);
+
+	return sv->counted && !sv->soon && ob_order_laxity(sv) && sv->e > 0 && done < sv->s &&
+	       done + OB_MARGIN >= sv->s;
 }
 
 /* Laxity has ended, or is about to. */
@@ -106,7 +116,7 @@ OB_INLINE void ob_laxity_over(ob_p ob, ob_server_p sv, u64 now)
 		if (!ob_due_comes(&sv->due, OB_DUE_LAXITY, now))
 			return;
 	}
-	if (ob_soon(sv, now))
+	if (ob_soon(ob, sv, now))
 		sv->soon = 1;
 	else
 		sv->urgent = 1;

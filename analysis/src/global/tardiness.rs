@@ -141,11 +141,12 @@ pub fn restricted(tasks: &[Sporadic], supplies: &[Supply]) -> Option<Vec<u64>> {
 }
 
 /// Most by which jobs of each task miss their deadlines under EDZL, those without laxity ordered by deadline, on CPUs
-/// that are there always or in part; `None` if it has no bound here, as when the CPUs are over-utilized. A job may go
-/// first from `early` before its laxity ends on.
+/// that are there always or in part; `None` if it has no bound here, as when the CPUs are over-utilized. A job has no
+/// laxity when what it needs would take all the time until its deadline on the CPU that is there least, and may go
+/// first from `early` before that on.
 ///
-/// With A, B, E, L as for [`restricted`], and S the sum of C·(1 − u), and `early` or C if that is less, over all tasks
-/// but k, a job of task k is at most x + C late if x·(A − L − (m − 1)·u) ≥ E + B + S + (m − 1 − A)·C. On CPUs that are
+/// With A, B, E, L as for [`restricted`], and r the least rate of a CPU, and S the sum of C·(1 − u), and `early` + C/r −
+/// C or C if that is less, over all tasks but k, a job of task k is at most x + C late if x·(A − L − (m − 1)·u) ≥ E + B + S + (m − 1 − A)·C. On CPUs that are
 /// always there x·(m − L) ≥ E + S − C does, and with one, or one for each task, nobody is late. `edzl-tardiness.md`
 /// has the proof.
 pub fn edzl(tasks: &[Sporadic], supplies: &[Supply], early: u64) -> Option<Vec<u64>> {
@@ -158,10 +159,15 @@ pub fn edzl(tasks: &[Sporadic], supplies: &[Supply], early: u64) -> Option<Vec<u
     if whole && (m <= 1 || tasks.len() <= m) {
         return Some(vec![0; tasks.len()]);
     }
+    let least = supplies.iter().min_by(|a, b| {
+        let rate = |s: &Supply, by: &Supply| u128::from(s.budget) * u128::from(by.period);
+        rate(a, b).cmp(&rate(b, a))
+    });
+    let (there, of) = least.map_or((1, 1), |s| (u128::from(s.budget).max(1), u128::from(s.period)));
     // Rounded up, so that denominators do not grow.
     let ahead = |task: &Sporadic| {
         let (c, t) = (u128::from(task.wcet), u128::from(task.period));
-        BigInt::from(c - c * c / t + u128::from(early.min(task.wcet)))
+        BigInt::from(c - c * c / t + (u128::from(early) + (c * of).div_ceil(there) - c).min(c))
     };
     let all: BigInt = tasks.iter().map(ahead).sum();
     let work = longest(tasks, m - 1) + missing;

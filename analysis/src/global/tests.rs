@@ -327,10 +327,12 @@ proptest! {
         let there = |now: u64| {
             parts.iter().filter(|(budget, out, phase)| (now + phase) % (budget + out) < *budget).count()
         };
+        let (budget, out, _) =
+            parts.iter().max_by(|a, b| (a.1 * b.0).cmp(&(b.1 * a.0))).expect("one at least");
         // Without laxity first, by deadline; then those whose laxity ends soon; then all others.
         let key = |i: usize, release: u64, left: u64, now: u64| {
             let due = (release + tasks[i].deadline) as i64;
-            match due - (now + left) as i64 {
+            match due - (now + left * (budget + out) / budget) as i64 {
                 ..=0 => due,
                 laxity if laxity <= early as i64 => 1 << 20,
                 _ => (1 << 20) + due,

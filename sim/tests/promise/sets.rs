@@ -12,20 +12,24 @@ use rand_chacha::rand_core::{RngCore, SeedableRng};
 
 use crate::{MS, SHARE, US};
 
-struct Random(ChaCha8Rng);
+struct Random {
+    numbers: ChaCha8Rng,
+    /// For how long jobs are released, ns.
+    releases: u64,
+}
 
 impl Random {
     fn of(seed: u64) -> Self {
-        Random(ChaCha8Rng::seed_from_u64(seed))
+        Random { numbers: ChaCha8Rng::seed_from_u64(seed), releases: RELEASES }
     }
 
     /// One of `low..=high`.
     fn between(&mut self, low: u64, high: u64) -> u64 {
-        low + self.0.next_u64() % (high - low + 1)
+        low + self.numbers.next_u64() % (high - low + 1)
     }
 
     fn one_in(&mut self, n: u64) -> bool {
-        self.0.next_u64().is_multiple_of(n)
+        self.numbers.next_u64().is_multiple_of(n)
     }
 
     fn period(&mut self) -> u64 {
@@ -77,13 +81,23 @@ pub struct Set {
     pub until: u64,
 }
 
-/// For how long jobs are released, ns.
+/// For how long jobs are released as a rule, ns.
 const RELEASES: u64 = 120 * MS;
 
 /// A random set whose budgets fill each CPU up to what best effort leaves; with `equal` all periods are the same, with
 /// `crowds` some reservations have several threads.
 pub fn whole(seed: u64, equal: bool, crowds: bool) -> Set {
-    let mut random = Random::of(seed);
+    filled(&mut Random::of(seed), 1000, equal, crowds)
+}
+
+/// A random set of reservations of one thread each, which leave three parts in a hundred of what they could have, and
+/// for so long that those of periods of seconds have jobs as well.
+pub fn long(seed: u64) -> Set {
+    filled(&mut Random { releases: 25 * RELEASES, ..Random::of(seed) }, 970, false, false)
+}
+
+/// A set of which budgets are so many thousandths of what fills each CPU.
+fn filled(random: &mut Random, permille: u64, equal: bool, crowds: bool) -> Set {
     let cpus = random.between(1, 3) as u32;
     let common = random.between(2, 60) * MS;
     let fcbs = (cpus > 1 && random.one_in(4)).then(|| random.between(0, cpus as u64 - 1) as u32);
@@ -95,15 +109,15 @@ pub fn whole(seed: u64, equal: bool, crowds: bool) -> Set {
         for i in 0..count {
             let part = if i + 1 == count { left } else { random.between(left / 20, left * 2 / 3) };
             let period = if equal { common } else { random.period() };
-            let budget = (u128::from(period) * u128::from(part) / 1_000_000) as u64;
+            let budget = period * part / 1_000_000 * permille / 1000;
             if budget < 100 * US {
                 continue;
             }
             left -= part;
             let honest = random.one_in(2) && fcbs != Some(home);
-            let mut task = task(&mut random, home, budget, period, honest);
+            let mut task = task(random, home, budget, period, honest);
             if !crowds && task.threads.len() > 1 {
-                let load = alone(&mut random, budget, period, honest);
+                let load = alone(random, budget, period, honest);
                 task.marks = matches!(load, Load::Jobs { marks: true, .. });
                 task.threads = vec![load];
             }
@@ -111,8 +125,8 @@ pub fn whole(seed: u64, equal: bool, crowds: bool) -> Set {
         }
     }
     let best_effort = random.between(0, 4) as usize;
-    let (users, rates) = accounts(&mut random, cpus, tasks.len());
-    Set { cpus, tasks, best_effort, fcbs, users, rates, until: RELEASES * 2 }
+    let (users, rates) = accounts(random, cpus, tasks.len());
+    Set { cpus, tasks, best_effort, fcbs, users, rates, until: random.releases * 2 }
 }
 
 /// A random set of which the service admits some in parts, placed as it places them; who is split keeps to the budget
@@ -230,7 +244,7 @@ fn task(random: &mut Random, home: u32, budget: u64, period: u64, honest: bool) 
 
 /// The jobs of a reservation's only thread.
 fn alone(random: &mut Random, budget: u64, period: u64, honest: bool) -> Load {
-    let jobs = (RELEASES / period + 1).min(200) as usize;
+    let jobs = (random.releases / period + 1).min(200 * random.releases / RELEASES) as usize;
     let style = random.between(0, 5);
     let times: Vec<u64> = (0..jobs)
         .map(|_| match (honest, style) {
@@ -287,7 +301,7 @@ fn divide(random: &mut Random, times: &[u64]) -> Vec<Vec<u64>> {
 fn crowd(random: &mut Random, budget: u64, period: u64) -> Vec<Load> {
     let wakes = |random: &mut Random| {
         let period = random.between(period / 20 + 1, period);
-        let jobs = (RELEASES / period + 1).min(60) as usize;
+        let jobs = (random.releases / period + 1).min(60) as usize;
         let most = (budget / 10).max(1);
         Load::Jobs {
             first: random.between(0, 30 * MS),
