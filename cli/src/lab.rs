@@ -150,7 +150,7 @@ fn run_file(options: &Options, file: &Path, cancel: &Arc<AtomicBool>) -> Result<
         complain!("onbeat lab: {what}");
     }
     let names: Vec<String> = policies.iter().map(Policy::to_string).collect();
-    options.outputs.check(file, &names)?;
+    options.outputs.check(file, &names, &[])?;
     let programs = Programs::new()?;
     let sets = options.again.sets(&set);
     let mut works = Vec::new();

@@ -40,15 +40,16 @@ pub struct Outputs {
 }
 
 impl Outputs {
-    /// Finds out before the work, not after it, that a file cannot be written.
+    /// Finds out before the work, not after it, that a file cannot be written, or one of the `pictures`.
     ///
     /// # Errors
     /// Names the file.
-    pub fn check(&self, input: &Path, policies: &[String]) -> Result<()> {
+    pub fn check(&self, input: &Path, policies: &[String], pictures: &[PathBuf]) -> Result<()> {
         let traces = policies.iter().filter_map(|p| self.trace_of(p, policies.len() > 1));
         let traces = traces.map(|file| (file, Form::Trace));
         let page = self.html.iter().map(|file| (file.clone(), Form::Page));
-        let files: Vec<(PathBuf, Form)> = page.chain(traces).collect();
+        let pictures = pictures.iter().map(|file| (file.clone(), Form::Picture));
+        let files: Vec<(PathBuf, Form)> = page.chain(traces).chain(pictures).collect();
         distinct(&[input], &files.iter().map(|(file, _)| file.as_path()).collect::<Vec<_>>())?;
         files.iter().try_for_each(|(file, form)| check(file, *form))?;
         match &self.trace {

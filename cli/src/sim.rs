@@ -20,7 +20,7 @@ use onbeat_sim::{SimError, figures};
 use crate::again::{self, Again};
 use crate::kind::{self, Kind};
 use crate::lab::cancel_on_signals;
-use crate::output::{self, Form, Outputs, folder_of, whole};
+use crate::output::{self, Outputs, folder_of, whole};
 use crate::playable;
 use crate::results::{Ended, Results};
 
@@ -98,10 +98,9 @@ fn run_file(options: &Options, file: &Path) -> Result<()> {
     }
     let outputs = &options.outputs;
     let names: Vec<String> = policies.iter().map(|p| p.name.to_owned()).collect();
-    outputs.check(file, &names)?;
     let several = policies.len() > 1;
     let pictures = names.iter().filter_map(|name| options.picture_of(name, several));
-    pictures.collect::<Vec<_>>().iter().try_for_each(|file| output::check(file, Form::Picture))?;
+    outputs.check(file, &names, &pictures.collect::<Vec<_>>())?;
     let mut failed = None;
     let traced = outputs.trace.is_some() || options.progress.is_some();
     let keep = if traced { Keep::AllEvents } else { Keep::Events };

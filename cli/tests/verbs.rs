@@ -190,6 +190,11 @@ fn pictures_are_svg_and_another_ending_is_refused_before_anything_is_played() {
     assert_eq!(output.status.code(), Some(2));
     assert!(complaint(&output).contains("SVG only") && complaint(&output).contains("p.svg, say"));
     assert!(said(&output).is_empty() && !picture.exists());
+    let page = file.beside("p.svg");
+    let same = page.to_str().unwrap();
+    let twice = onbeat(&["sim", file.path(), "--progress", same, "--html", same]);
+    assert!(complaint(&twice).contains("named twice"), "{}", complaint(&twice));
+    assert!(!page.exists());
 }
 
 #[test]

@@ -140,8 +140,9 @@ fn distance(best: &Outcome, limits: Option<&Limits>, jobs: &str) -> String {
         None => format!("at least {}", span.bound),
     };
     let more = late(best).saturating_sub(span.found.unwrap_or(span.bound));
+    let of_them = if least == "1" { jobs.trim_end_matches('s') } else { jobs };
     format!(
-        "A scheduler that knew the future and kept all reservations would have {least} late {jobs}: \
+        "A scheduler that knew the future and kept all reservations would have {least} late {of_them}: \
          {} has {more} more than that.",
         best.policy
     )
