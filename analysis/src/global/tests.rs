@@ -119,9 +119,10 @@ fn bounds_on_tardiness_are_those_of_the_formulas() {
     assert_eq!(edzl(&of(&[(3, 5); 3]), &[whole; 2], 0), Some(vec![6; 3]));
     assert_eq!(edzl(&of(&[(3, 5); 3]), &[whole; 2], 1), Some(vec![8; 3]));
     assert_eq!(edzl(&of(&[(3, 5); 2]), &[whole; 2], 1), Some(vec![0; 2]));
-    // x·(5/3 − 1/4 − 1/4) = 1 + 3·2/3 + 3·1 + (1 − 5/3)·1: 32/7.
+    // x·(5/3 − 1/4 − 1/4) = 1 + 3·2/3 + 3·1 + 3·1 + (1 − 5/3)·1: 50/7. Of 3/2 − 1, by which each may go first earlier,
+    // there is 1, rounded up.
     let most = Supply { budget: 2, period: 3, blackout: 3 };
-    assert_eq!(edzl(&of(&[(1, 4); 4]), &[whole, most], 0), Some(vec![6; 4]));
+    assert_eq!(edzl(&of(&[(1, 4); 4]), &[whole, most], 0), Some(vec![9; 4]));
     // x·(2 − 1/2 − 1/4) = 2 + 2 + (2 − 2)·1: the third CPU brings supply, and one more that may be left idle.
     assert_eq!(restricted(&of(&[(1, 4); 4]), &[whole, half, half]), Some(vec![5; 4]));
 }
