@@ -292,13 +292,10 @@ OB_FN u64 ob_tree_from(ob_tree_p t OB_ARG, u64 key)
 /* The node after n, or null. */
 OB_FN u64 ob_node_next(ob_node_p n OB_ARG)
 {
-	ob_node_p at = n->right, p;
+	ob_node_p p;
 
-	while (at && OB_LOOP) {
-		if (!at->left)
-			return (u64)at;
-		at = at->left;
-	}
+	if (n->right)
+		return ob_node_least(n->right);
 	for (p = n->parent; p && OB_LOOP; p = n->parent) {
 		if (p->left == n)
 			return (u64)p;

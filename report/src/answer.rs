@@ -140,9 +140,9 @@ fn distance(best: &Outcome, limits: Option<&Limits>, jobs: &str) -> String {
         None => format!("at least {}", span.bound),
     };
     let more = late(best).saturating_sub(span.found.unwrap_or(span.bound));
-    let of_them = if least == "1" { jobs.trim_end_matches('s') } else { jobs };
+    let noun = if least == "1" { jobs.trim_end_matches('s') } else { jobs };
     format!(
-        "A scheduler that knew the future and kept all reservations would have {least} late {of_them}: \
+        "A scheduler that knew the future and kept all reservations would have {least} late {noun}: \
          {} has {more} more than that.",
         best.policy
     )
@@ -217,6 +217,7 @@ mod tests {
         let said = |l: Limits| answer(&[&a], Some(&l)).limit;
         assert!(said(limit(9, Some(9))).contains("would have 9 late frames: a has 3 more"));
         assert!(said(limit(8, Some(10))).contains("8 to 10 late frames: a has 2 more"));
+        assert!(said(limit(1, Some(1))).contains("would have 1 late frame: a has 11 more"));
         assert_eq!(said(limit(0, None)), "");
         assert_eq!(said(Limits { jobs: 7, ..limit(9, Some(9)) }), "", "of another set");
     }

@@ -24,6 +24,23 @@ struct Task {
     beat: Option<(u64, u64)>,
 }
 
+/// A reservation of the first CPU.
+fn reservation(policy: &CorePolicy, budget: u64, period: u64) -> Reservation {
+    let kind = onbeat_core::server_policies().iter().position(|n| *n == policy.server.name());
+    Reservation {
+        budget,
+        period,
+        deadline: period,
+        cpus: 1,
+        domain: 0,
+        kind: kind.unwrap() as u32,
+        order: policy.order.number(),
+        marks: false,
+        apart: false,
+        split: None,
+    }
+}
+
 /// Plays for `seconds`, with users bound to `share` thousandths of all CPUs, beside `hogs` of best effort.
 fn play(
     policy: (&CorePolicy, &Others),
@@ -48,23 +65,11 @@ fn play_beside(
     let room = tasks.len() + hogs;
     let mut core = Core::new(CPUS, queues, permille, SHARE_QUANTUM, room, 1 << 12);
     core.among_others(others.number());
-    let kind = onbeat_core::server_policies().iter().position(|n| *n == policy.server.name());
     let mut loads = Vec::new();
     for (i, task) in tasks.iter().enumerate() {
         core.init_task(i, 3, onbeat_sim::NICE_0);
-        let reservation = Reservation {
-            budget: task.budget,
-            period: task.period,
-            deadline: task.period,
-            cpus: 3,
-            domain: i as u32 % queues,
-            kind: kind.unwrap() as u32,
-            order: policy.order.number(),
-            marks: false,
-            apart: false,
-            split: None,
-        };
-        core.reserve(i, &reservation);
+        let of = reservation(policy, task.budget, task.period);
+        core.reserve(i, &Reservation { cpus: 3, domain: i as u32 % queues, ..of });
         let all = u64::from(CPUS) << ffi::OB_SHARE_BITS;
         core.account(i, task.user, if task.user > 0 { all * share / 1000 } else { 0 });
         let (first, every) = task.beat.unwrap_or((0, task.period));
@@ -308,22 +313,10 @@ fn users_of_a_task_set_are_limited_each_and_root_is_not() {
 /// How often the alarm and the timer of one CPU ring in two seconds for an ordinary user's reservation of 500 ms every
 /// 4 s that spins beside a loop, and is to have its budget within `deadline`.
 fn rings(policy: &CorePolicy, deadline: u64) -> u64 {
-    let kind = onbeat_core::server_policies().iter().position(|n| *n == policy.server.name());
     let mut core = Core::new(1, 1, 50, SHARE_QUANTUM, 2, 1 << 12);
     (0..2).for_each(|i| core.init_task(i, 1, onbeat_sim::NICE_0));
-    let reservation = Reservation {
-        budget: 500 * MS,
-        period: 4 * SECOND,
-        deadline,
-        cpus: 1,
-        domain: 0,
-        kind: kind.unwrap() as u32,
-        order: policy.order.number(),
-        marks: false,
-        apart: false,
-        split: None,
-    };
-    core.reserve(0, &reservation);
+    let of = reservation(policy, 500 * MS, 4 * SECOND);
+    core.reserve(0, &Reservation { deadline, ..of });
     core.account(0, 1, (1 << ffi::OB_SHARE_BITS) / 2);
     (0..2).for_each(|i| core.ready(i, 0));
     let (mut running, mut now, mut rings) = (NOBODY, 0, 0);

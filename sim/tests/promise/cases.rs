@@ -154,6 +154,23 @@ fn what_must_be_served_of_later_budgets_is_more_where_best_effort_has_its_share(
 }
 
 #[test]
+fn laxity_ends_earlier_where_best_effort_has_its_share() {
+    // Of the time from s - e until s the first one has 95 %: it was late by 39 and 16 ms.
+    let of = |budget, period, honest, time, count| {
+        task(budget, period, honest, vec![jobs(0, period, &[], &vec![time; count])])
+    };
+    let tasks = vec![
+        of(1_584_083_759, 1_903 * MS, true, 1_584_083_759, 1),
+        of(2_186_863, 4_342_000, false, 2_624_235, 500),
+        of(1_155_589, 2_589_000, false, 1_386_706, 900),
+    ];
+    for server in ["cbs-predict", "cbs-slack", "cbs-hard"] {
+        let set = Set { until: 3_000 * MS, ..set(2, 8, tasks.clone()) };
+        assert_eq!(worst(&set, named(&format!("g-edzl+{server}"))), 0, "ns late under {server}");
+    }
+}
+
+#[test]
 fn siblings_that_wait_are_watched_when_the_one_that_ran_goes_to_sleep() {
     for seed in [1_070_439, 1_193_994] {
         let late = worst(&sets::whole(seed, true, true), named("g-edzl+cbs-slack"));
