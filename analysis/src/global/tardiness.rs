@@ -146,9 +146,9 @@ pub fn restricted(tasks: &[Sporadic], supplies: &[Supply]) -> Option<Vec<u64>> {
 /// first from `early` before that on.
 ///
 /// With A, B, E, L as for [`restricted`], and r the least rate of a CPU, and S the sum of C·(1 − u), and `early` + C/r
-/// − C or C if that is less, over all tasks but k, a job of task k is at most x + C late if x·(A − L − (m − 1)·u) ≥ E
-/// + B + S + (m − 1 − A)·C. On CPUs that are always there x·(m − L) ≥ E + S − C does, and with one, or one for each
-/// task, nobody is late. `edzl-tardiness.md` has the proof.
+/// − C or C if that is less, over all tasks but k, a job of task k is at most x + C late if
+/// x·(A − L − (m − 1)·u) ≥ E + B + S + (m − 1 − A)·C. On CPUs that are always there x·(m − L) ≥ E + S − C does, and
+/// with one, or one for each task, nobody is late. `edzl-tardiness.md` has the proof.
 pub fn edzl(tasks: &[Sporadic], supplies: &[Supply], early: u64) -> Option<Vec<u64>> {
     let m = supplies.len();
     let whole = supplies.iter().all(|s| s.budget == s.period && s.blackout == 0);
