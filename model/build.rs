@@ -139,7 +139,8 @@ fn key(
     format!("    {} {text} {flags} {isolates} {about},\n", variant(name))
 }
 
-/// `X(CBS_HARD, cbs_hard, "cbs-hard", 2, 1, NOT, "waits …")` becomes `CbsHard "cbs-hard" true true true false "waits …",`.
+/// `X(CBS_HARD, cbs_hard, "cbs-hard", 2, 1, NOT, "waits …")` becomes
+/// `CbsHard "cbs-hard" true true true false "waits …",`.
 fn server([name, _, text, enforced, isolates, lends, about]: &[String; 7]) -> String {
     let (enforces, rests) = (enforced != "0", enforced == "2");
     let (isolates, lends) = (flag(SERVERS, isolates), lends != "NOT");

@@ -5,8 +5,8 @@
 #   install.sh install|uninstall
 #
 # From the environment: DESTDIR, before every path; PREFIX (/usr/local); LIBDIR, for the client library; SYSCONFDIR,
-# for the configuration; UNITDIR, for systemd's units. Programs that need each other lie in one folder, PREFIX/lib/onbeat;
-# those for users have links in PREFIX/bin.
+# for the configuration; UNITDIR, for systemd's units. Programs that need each other lie in one folder,
+# PREFIX/lib/onbeat; those for users have links in PREFIX/bin.
 set -eu
 umask 022
 cd "$(dirname "$0")/.."

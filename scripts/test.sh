@@ -29,7 +29,8 @@ one() {
     exit $status
 }
 
-# names FOLDER...: the test programs there. Where there is a main.rs it holds the files beside it, as the program FOLDER.
+# names FOLDER...: the test programs there. Where there is a main.rs it holds the files beside it, as the program
+# FOLDER.
 names() {
     for folder in "$@"; do
         if [ -f "$folder/tests/main.rs" ]; then

@@ -127,8 +127,8 @@ impl Machine {
         self.cpus.iter_mut().filter(|c| c.id == cpu).for_each(|c| c.online = false);
     }
 
-    /// CPUs of each domain, a bit for each. The lowest of them is the domain's number in [`crate::plan::Place`], and its
-    /// slot in the core.
+    /// CPUs of each domain, a bit for each. The lowest of them is the domain's number in [`crate::plan::Place`], and
+    /// its slot in the core.
     pub fn domain_masks(&self) -> Vec<u64> {
         self.domains().iter().map(|cpus| self.mask(cpus)).collect()
     }

@@ -4,9 +4,6 @@
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::thread;
 
 use anyhow::{Result, bail, ensure};
 use clap::Args;
@@ -84,33 +81,6 @@ impl Again {
         let seeds = (0..u64::from(self.repeat.unwrap_or(1))).map(|i| set.seed.wrapping_add(i));
         seeds.map(|seed| TaskSet { seed, ..set.clone() }).collect()
     }
-}
-
-/// What comes of `one` for 0 to `count` − 1, begun in this order on all processors. None is begun after one that
-/// failed, or once `cancel` is true.
-pub fn on_all_processors<T: Send>(
-    count: usize,
-    cancel: &AtomicBool,
-    one: impl Fn(usize) -> Result<T> + Sync,
-) -> Vec<Option<Result<T>>> {
-    let (next, failed) = (AtomicUsize::new(0), AtomicBool::new(false));
-    let done: Vec<Mutex<Option<Result<T>>>> = (0..count).map(|_| Mutex::new(None)).collect();
-    thread::scope(|scope| {
-        for _ in 0..thread::available_parallelism().map_or(1, usize::from).min(count) {
-            scope.spawn(|| {
-                while let Some(i) =
-                    Some(next.fetch_add(1, Ordering::Relaxed)).filter(|i| *i < count)
-                    && !failed.load(Ordering::Relaxed)
-                    && !cancel.load(Ordering::Relaxed)
-                {
-                    let came = one(i);
-                    failed.fetch_or(came.is_err(), Ordering::Relaxed);
-                    *done[i].lock().unwrap_or_else(|e| e.into_inner()) = Some(came);
-                }
-            });
-        }
-    });
-    done.into_iter().map(|one| one.into_inner().unwrap_or_else(|e| e.into_inner())).collect()
 }
 
 /// Carries out `one` for each of the files, of several each with its name above; `named`: outputs are for one file.

@@ -4,17 +4,13 @@
 mod figures;
 mod write;
 
-use std::io::{IsTerminal, stderr};
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
-use std::thread;
-use std::time::{Duration, Instant};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use onbeat_analysis::family::Family;
 use onbeat_command::misuse;
 use onbeat_lab::LabSpec;
@@ -28,14 +24,13 @@ use crate::lab::carry::{self, carry_out, guests_at_a_time};
 use crate::lab::progress::Board;
 use crate::lab::ship::{Cargo, Programs};
 use crate::lab::{cancel_on_signals, fit};
+use crate::many::{Tally, on_all_processors};
 use crate::output::{print, whole};
 use crate::sim::core;
 use figures::{Judged, Report};
 
 /// The largest seed of a task-set file.
 const SEED_MOST: u64 = i64::MAX as u64;
-/// At least so long between two lines of progress where nobody watches a bar.
-const BETWEEN_LINES: Duration = Duration::from_secs(2);
 /// Who plays beside the judged one in the simulator.
 const RIVALS: [&str; 8] = [
     "g-fifo",
@@ -259,50 +254,20 @@ fn in_simulator(
     set_of: &(dyn Fn((Family, u64)) -> TaskSet + Sync),
 ) -> Result<Played> {
     let policies: Vec<&CorePolicy> = policies.iter().filter_map(core).collect();
-    let (runs, said) = (sets.len() * policies.len(), Mutex::new(Instant::now()));
-    let bar = ProgressBar::with_draw_target(
-        Some(runs as u64),
-        match stderr().is_terminal() {
-            true => ProgressDrawTarget::stderr(),
-            false => ProgressDrawTarget::hidden(),
-        },
-    );
-    bar.set_style(ProgressStyle::with_template("{bar:40} {pos} of {len} runs, {eta} left")?);
-    let one_set = |set: (Family, u64)| -> Result<Vec<Metrics>> {
-        let set = set_of(set);
+    let tally = Tally::new("family", (sets.len() * policies.len()) as u64, "runs");
+    let done = on_all_processors(sets.len(), &AtomicBool::new(false), |i| {
+        let set = set_of(sets[i]);
         let play = |policy: &&CorePolicy| {
             let run = simulate_with(&set, policy, Detail::Jobs)?;
-            bar.inc(1);
-            let mut said = said.lock().unwrap_or_else(|e| e.into_inner());
-            if bar.is_hidden() && said.elapsed() >= BETWEEN_LINES {
-                *said = Instant::now();
-                complain!("onbeat family: {} of {} runs done", bar.position(), runs);
-            }
+            tally.add();
             Ok(onbeat_model::metrics::metrics(&run))
         };
-        policies.iter().map(play).collect()
-    };
-    let (next, stop) = (AtomicUsize::new(0), AtomicBool::new(false));
-    let done: Vec<Mutex<Option<Result<Vec<Metrics>>>>> =
-        sets.iter().map(|_| Mutex::new(None)).collect();
-    thread::scope(|scope| {
-        for _ in 0..thread::available_parallelism().map_or(1, usize::from).min(sets.len()) {
-            scope.spawn(|| {
-                while let Some(i) = Some(next.fetch_add(1, Ordering::Relaxed))
-                    && let Some(set) = sets.get(i)
-                    && !stop.load(Ordering::Relaxed)
-                {
-                    let played = one_set(*set);
-                    stop.fetch_or(played.is_err(), Ordering::Relaxed);
-                    *done[i].lock().unwrap_or_else(|e| e.into_inner()) = Some(played);
-                }
-            });
-        }
+        policies.iter().map(play).collect::<Result<Vec<Metrics>>>()
     });
-    bar.finish_and_clear();
+    drop(tally);
     let mut all = Vec::new();
     for (one, (family, seed)) in done.into_iter().zip(sets) {
-        match one.into_inner().unwrap_or_else(|e| e.into_inner()) {
+        match one {
             Some(played) => all.push(played.with_context(|| format!("{family}-{seed}"))?),
             // Sets are begun in order: the one that failed may come after this one.
             None => continue,

@@ -157,8 +157,8 @@ fn last_words(stderr: impl Read) -> String {
     Vec::from(last).join("\n")
 }
 
-/// A service that is ready: the socket is there before the scheduler is in force, an answer says that it is. (Who starts
-/// would carry out later what it is asked for now.)
+/// A service that is ready: the socket is there before the scheduler is in force, an answer says that it is. (Who
+/// starts would carry out later what it is asked for now.)
 pub fn ready(socket: &Path) -> Option<Service> {
     let mut service = Service::connect_to(socket).ok()?.waiting_at_most(Duration::ZERO);
     service.ask(&Request::Status).is_ok().then_some(service)

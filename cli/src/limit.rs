@@ -45,7 +45,7 @@ pub struct Options {
     #[arg(long)]
     no_guarantee: bool,
     /// CPUs that are left to the tasks [default: all, less the share of best-effort work if the file has some]
-    #[arg(long, value_name = "CPUS", value_parser = parse_capacity)]
+    #[arg(long, value_name = "CPUS", value_parser = parse_capacity, allow_hyphen_values = true)]
     capacity: Option<f64>,
     /// How far best-effort work may be behind its share on each CPU [default: 5ms, as under Onbeat's policies]
     #[arg(long, value_name = "TIME", value_parser = parse_duration, allow_hyphen_values = true)]
@@ -334,8 +334,14 @@ fn place(set: &TaskSet) -> Result<PathBuf> {
     Ok(Path::new(FOLDER).join(format!("{:016x}.json", hash.finish())))
 }
 
+/// What is kept there; says on standard error if it is none.
 fn read(file: &Path) -> Option<Limits> {
-    serde_json::from_str(&fs::read_to_string(file).ok()?).ok()
+    let text = fs::read_to_string(file).ok()?;
+    let read = serde_json::from_str(&text);
+    if let Err(why) = &read {
+        complain!("onbeat: {}: {why}: no limits; remove it", file.display());
+    }
+    read.ok()
 }
 
 /// The limits of the set, if `onbeat limit` has computed them before.

@@ -21,6 +21,7 @@ mod kind;
 mod lab;
 mod launch;
 mod limit;
+mod many;
 mod mean;
 mod means;
 mod mistake;

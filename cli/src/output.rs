@@ -204,6 +204,11 @@ fn draft(file: &Path) -> io::Result<tempfile::NamedTempFile> {
         .prefix(".onbeat-")
         .permissions(fs::Permissions::from_mode(0o666)) // less the umask
         .tempfile_in(folder_of(file))
+        .map_err(|error| {
+            // Without the name of the draft, which nobody has asked for.
+            let (kind, text) = (error.kind(), error.to_string());
+            io::Error::new(kind, text.split(" at path ").next().unwrap_or(&text))
+        })
 }
 
 /// What a file is to hold. One that is there and holds something else is not replaced.

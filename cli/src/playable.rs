@@ -80,8 +80,9 @@ pub fn warn(verb: &str, set: &TaskSet, policies: &[&CorePolicy]) {
     }
     for (refused, names) in told {
         complain!(
-            "onbeat {verb}: under {} the service would refuse {refused}; what is shown is no promise (`onbeat analyze` \
-             says what would fit)",
+            "onbeat {verb}: {}: under {} the service would refuse {refused}; what is shown is no promise (`onbeat \
+             analyze` says what would fit)",
+            set.name,
             names.join(", ")
         );
     }

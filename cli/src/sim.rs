@@ -20,6 +20,7 @@ use onbeat_sim::{SimError, figures};
 use crate::again::{self, Again};
 use crate::kind::{self, Kind};
 use crate::lab::cancel_on_signals;
+use crate::many::{Tally, on_all_processors};
 use crate::output::{self, Outputs, folder_of, whole};
 use crate::playable;
 use crate::results::{Ended, Results};
@@ -125,18 +126,25 @@ fn run_file(options: &Options, file: &Path) -> Result<()> {
 /// Simulates the set with seeds one after the other, and shows means.
 fn repeat(options: &Options, set: &TaskSet, policies: &[&CorePolicy]) -> Result<()> {
     let sets = options.again.sets(set);
-    let cancel = cancel_on_signals()?;
-    let done = again::on_all_processors(sets.len(), &cancel, |i| {
-        simulate(&sets[i], policies, Keep::Figures, |_| ())
+    let (cancel, tally) = (cancel_on_signals()?, Tally::new("sim", sets.len() as u64, "runs"));
+    let done = on_all_processors(sets.len(), &cancel, |i| {
+        let run = simulate(&sets[i], policies, Keep::Figures, |_| ());
+        tally.add();
+        run
     });
-    let runs = done.into_iter().flatten().collect::<Result<Vec<Results>>>()?;
-    ensure!(
-        runs.len() == sets.len(),
-        "stopped on request after {} of {} runs",
-        runs.len(),
-        sets.len()
-    );
+    drop(tally);
+    // Those that were done when it was stopped, as far as their seeds follow each other.
+    let (mut runs, mut whole) = (Vec::new(), true);
+    for one in done {
+        match one.transpose()? {
+            Some(run) if whole => runs.push(run),
+            _ => whole = false,
+        }
+    }
+    let stopped = format!("stopped on request after {} of {} runs", runs.len(), sets.len());
+    ensure!(!runs.is_empty(), stopped);
     again::show(set, &runs, options.outputs.is_json())?;
+    ensure!(runs.len() == sets.len(), "{stopped}: these are the means of those");
     options.outputs.promised(&runs)
 }
 

@@ -8,7 +8,6 @@ mod kept;
 mod varied;
 
 use std::fmt::Write as _;
-use std::io::{IsTerminal, stderr};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Mutex;
@@ -17,7 +16,6 @@ use std::thread;
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
-use indicatif::{ProgressBar, ProgressStyle};
 use onbeat_analysis::generate::Periods;
 use onbeat_command::misuse;
 use onbeat_report::plot::{Curve, Panel, panels};
@@ -25,6 +23,7 @@ use serde_json::json;
 
 use crate::kind::{self, Kind};
 use crate::lab::{cancel_on_signals, carry::guests_at_a_time};
+use crate::many::Tally;
 use crate::output::{self, Form, print};
 use file::{By, Sweep};
 use judge::{Jury, Lab, Means};
@@ -135,12 +134,8 @@ fn all_points(
     let left = kept.left();
     let sets: u64 = left.iter().map(|(_, first)| frame.sets_of(*first).count() as u64).sum();
     let in_lab = matches!(jury, Jury::Lab(..));
-    let bar = ProgressBar::new(sets);
-    if stderr().is_terminal() && !in_lab {
-        bar.set_style(ProgressStyle::with_template("{bar:40} {percent}%, {eta} left")?);
-    } else {
-        bar.set_draw_target(indicatif::ProgressDrawTarget::hidden());
-    }
+    // In the lab each guest has a line.
+    let tally = (!in_lab).then(|| Tally::new("sweep", sets, "sets"));
     let guests = sets as usize * jury.names().len();
     let lab = in_lab.then(|| Lab::new(guests)).transpose()?;
     let means = Means { cancel: cancel_on_signals()?, lab };
@@ -164,7 +159,7 @@ fn all_points(
                 return Ok(false);
             };
             accepted.iter_mut().zip(yes).for_each(|(count, yes)| *count += u64::from(yes));
-            bar.inc(1);
+            tally.iter().for_each(Tally::add);
         }
         let mut kept = kept.lock().unwrap_or_else(|e| e.into_inner());
         kept.add(point, first, accepted).map(|()| true)
@@ -187,7 +182,7 @@ fn all_points(
             });
         }
     });
-    bar.finish_and_clear();
+    drop(tally);
     if let Some(error) = failed.into_inner().unwrap_or_else(|e| e.into_inner()) {
         return Err(error);
     }

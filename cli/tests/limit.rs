@@ -35,6 +35,15 @@ fn a_limit_is_kept_for_tables_of_the_same_set_only() {
     let kept = object(&in_folder(folder.path(), &["sim", file.path(), "--json"]));
     assert_eq!(kept["limit"]["guaranteed"]["bound"], guaranteed);
     assert!(!said(&in_folder(folder.path(), &["sim", other.path()])).contains("limit"));
+    // What cannot be read is named, and is none.
+    let limits = folder.path().join("results/limits");
+    let held = |folder: &Path| std::fs::read_dir(folder).unwrap().next().unwrap().unwrap().path();
+    let broken = held(&limits);
+    std::fs::write(&broken, "{").unwrap();
+    let without = in_folder(folder.path(), &["sim", file.path()]);
+    let name = broken.file_name().unwrap().to_str().unwrap();
+    assert!(complaint(&without).contains(name), "{}", complaint(&without));
+    assert!(without.status.success() && !said(&without).contains("limit"));
     // Another capacity is another question.
     let less = ["limit", other.path(), "--capacity", "1.9", "--no-guarantee", "--json"];
     assert!(object(&in_folder(folder.path(), &less))["guaranteed"].is_null());
@@ -63,7 +72,9 @@ fn what_has_no_limit_is_refused_in_a_sentence() {
     let full = task("6ms", "constant = \"1ms\"");
     assert!(refused(&full, &["--guarantee"]).contains("1.20 CPUs"));
     assert!(refused(&full, &["--capacity", "2"]).contains("at most"));
-    assert!(refused(&full, &["--capacity", "0"]).contains("above 0"));
+    for none in ["0", "-1"] {
+        assert!(refused(&full, &["--capacity", none]).contains("above 0"), "{none}");
+    }
 }
 
 #[test]

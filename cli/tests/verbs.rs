@@ -2,6 +2,7 @@
 //! `onbeat sim` and `onbeat report`, and how all verbs take bad input.
 
 use std::fs;
+use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 
 use crate::common::{self, File, checkout, complaint, object, onbeat, said, short};
@@ -157,6 +158,29 @@ fn results_of_several_files_and_of_repetitions_are_read_again_and_other_answers_
 }
 
 #[test]
+fn runs_that_are_stopped_say_how_far_they_are_and_leave_the_means_of_those_that_were_done() {
+    let file = experiment("kato-09.toml");
+    let mut program = Command::new(env!("CARGO_BIN_EXE_onbeat"))
+        .args(["sim", &file, "--repeat", "10000", "--json"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(program.stderr.take().unwrap()).lines();
+    let far = lines.find(|line| line.as_ref().unwrap().contains(" of 10000 runs done"));
+    assert!(far.is_some(), "not a word of how far it is");
+    // SAFETY: plain system call.
+    assert_eq!(unsafe { libc::kill(program.id() as i32, libc::SIGINT) }, 0);
+    let rest: String = lines.map(Result::unwrap).collect();
+    let ended = program.wait_with_output().unwrap();
+    assert_eq!(ended.status.code(), Some(1), "{rest}");
+    let means: serde_json::Value = serde_json::from_slice(&ended.stdout).unwrap();
+    let done = means["repetitions"].as_u64().unwrap();
+    assert!((1..10_000).contains(&done), "{done}");
+    assert!(rest.contains(&format!("stopped on request after {done} of 10000 runs")), "{rest}");
+}
+
+#[test]
 fn only_what_was_such_a_file_before_is_replaced() {
     let file = short("\"g-edf+cbs\"");
     let other = file.beside("other.svg");
@@ -286,7 +310,9 @@ fn a_place_that_cannot_be_written_is_known_before_the_work() {
         for verb in ["sim", "lab"] {
             let output = onbeat(&[verb, file.path(), "--html", place]);
             assert!(!output.status.success(), "{place}");
-            assert!(complaint(&output).contains(place), "{}", complaint(&output));
+            let why = complaint(&output);
+            // Under no name but that which was given.
+            assert!(why.contains(place) && !why.contains("/.onbeat"), "{why}");
             assert_eq!(said(&output), "");
         }
     }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! The protocol of `ob_unlocked.h`: all orders in which CPUs can go through the real code, with writes that reach
-//! memory late as on x86-64, under every order of best effort. And that each of its barriers and atomic accesses is needed.
+//! memory late as on x86-64, under every order of best effort. And that each of its barriers and atomic accesses is
+//! needed.
 
 #[path = "unlocked/kernel.rs"]
 mod kernel;
@@ -95,8 +96,8 @@ const IDLES: Scenario = Scenario {
     cpus: &[&[Preempt(0)], &[Wake(1, 0), Wake(2, 1)], &[]],
 };
 
-/// A thread that joins a reservation switches, and that is taken to another CPU, which is another domain's from then on,
-/// and on which a thread of best effort begins to run.
+/// A thread that joins a reservation switches, and that is taken to another CPU, which is another domain's from then
+/// on, and on which a thread of best effort begins to run.
 const SWAPS: Scenario = Scenario {
     affinity: [3, 2, 2],
     crowded: false,

@@ -268,8 +268,8 @@ pub fn settings(options: &Options) -> Result<Vec<Settings>> {
         let (clusters, count) = (set.clusters, set.set.count_ones());
         if set.order.sets == Sets::Clustered && (clusters == 0 || !count.is_multiple_of(clusters)) {
             bail!(
-                "{clusters} clusters do not divide the {count} CPUs of the set {}; choose a divisor (--clusters, or the \
-                 last number of --set)",
+                "{clusters} clusters do not divide the {count} CPUs of the set {}; choose a divisor (--clusters, or \
+                 the last number of --set)",
                 set.name
             );
         }

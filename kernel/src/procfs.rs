@@ -13,8 +13,8 @@ use rustix::fs::{AtFlags, Dir, Mode, OFlags, openat, readlinkat, statat};
 use rustix::mount::{FsMountFlags, FsOpenFlags, MountAttrFlags, fsconfig_create, fsmount, fsopen};
 use rustix::thread::{CapabilitySet, capabilities};
 
-/// Nobody else sees it, for it is mounted nowhere. Without CAP_SYS_ADMIN it is the usual one, which systemd makes one of
-/// the service's own (ProtectProc= in its unit).
+/// Nobody else sees it, for it is mounted nowhere. Without CAP_SYS_ADMIN it is the usual one, which systemd makes one
+/// of the service's own (ProtectProc= in its unit).
 fn root() -> io::Result<BorrowedFd<'static>> {
     static ROOT: OnceLock<io::Result<OwnedFd>> = OnceLock::new();
     let root = ROOT.get_or_init(|| own().or_else(|_| Ok(File::open("/proc")?.into())));

@@ -60,8 +60,8 @@ fn a_huge_budget_beside_a_tiny_one_makes_nobody_late_and_takes_no_more_either() 
     assert_eq!(facts()["huge-granted"], "2");
     assert_eq!(facts()["huge-late"], "0", "owed jobs of root's");
     assert!(facts()["huge-jobs"].parse::<u64>().unwrap() > 150);
-    // One CPU, and half of what root leaves of the other: how much that is depends on when its jobs meet, which then wait
-    // for the tiny one. The kernel ends turns with its ticks: 0.04 more were seen (none in sim/tests/account.rs).
+    // One CPU, and half of what root leaves of the other: how much that is depends on when its jobs meet, which then
+    // wait for the tiny one. The kernel ends turns with its ticks: 0.04 more were seen (none in sim/tests/account.rs).
     for (had, root) in figures("huge-user").into_iter().zip(figures("huge-root")) {
         assert!(had <= 1.0 + (1.0 - root) / 2.0 + 0.06, "the user had {had}, root {root}");
     }

@@ -59,8 +59,8 @@ pub enum EventKind {
     Abort = 22,
     /// A best-effort load begins to run, `a` ns after it woke.
     Wake = 23,
-    /// A chooser has planned the jobs of a queue (`server` the group whose it is, `cpu` the first of the domain): `a` are
-    /// in the plan, `b` are left out.
+    /// A chooser has planned the jobs of a queue (`server` the group whose it is, `cpu` the first of the domain): `a`
+    /// are in the plan, `b` are left out.
     Plan = 24,
     /// A server whose budget was used up has had `a` ns of the slack of its domain (`cpu` its first); `b` its deadline.
     Lend = 25,

@@ -168,12 +168,12 @@ pub fn format_percent(fraction: Fraction) -> String {
     format!("{}/{}%", percent.numer(), percent.denom())
 }
 
-/// Splits `12.5` into `("12", "5")`; at least one digit must be there.
+/// Splits `12.5` into `("12", "5")`; digits must end it.
 fn decimal(text: &str) -> Option<(&str, &str)> {
     let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
     let digits = |s: &str| s.bytes().all(|b| b.is_ascii_digit());
-    let some = !whole.is_empty() || !fraction.is_empty();
-    (some && digits(whole) && digits(fraction)).then_some((whole, fraction))
+    let ends = text.ends_with(|c: char| c.is_ascii_digit());
+    (ends && digits(whole) && digits(fraction)).then_some((whole, fraction))
 }
 
 fn parse_digits(digits: &str) -> Option<u64> {
@@ -221,6 +221,7 @@ mod tests {
             ("5 fortnights", "unknown unit \"fortnights\""),
             ("ms", "write a decimal number and a unit"),
             ("1.2.3ms", "write a decimal number"),
+            ("95.ms", "write a decimal number"),
             ("-5ms", "is negative"),
             ("0.5ns", "finer than a nanosecond"),
             ("0.0000000001s", "finer than a nanosecond"),
@@ -242,7 +243,7 @@ mod tests {
         assert_eq!(parse_percent("100%"), Ok(Ratio::new(1, 1)));
         assert_eq!(format_percent(Ratio::new(1, 8)), "12.5%");
         assert_eq!(format_percent(Ratio::new(1, 9)), "100/9%");
-        for text in ["", "5", "%", "-1%", "5%%", "1234567%", "0.1234567891%"] {
+        for text in ["", "5", "%", "5.%", "-1%", "5%%", "1234567%", "0.1234567891%"] {
             assert!(parse_percent(text).is_err(), "{text}");
         }
     }

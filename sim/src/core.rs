@@ -135,8 +135,8 @@ impl Core {
         self.tasks[i].weight = weight;
     }
 
-    /// Task `i`, just declared, comes to be, as in the kernel: its `parent` (or NOBODY) has run for `ran` ns of which the
-    /// core was not told yet.
+    /// Task `i`, just declared, comes to be, as in the kernel: its `parent` (or NOBODY) has run for `ran` ns of which
+    /// the core was not told yet.
     pub fn born(&mut self, i: usize, parent: usize, ran: u64) {
         let task = self.task(i);
         let mut of = std::ptr::null_mut();

@@ -251,8 +251,8 @@ fn planned(set: &TaskSet, policy: &CorePolicy, share_least: u64) -> Planned {
     Planned { groups: groups.collect(), tasks }
 }
 
-/// One of best effort's servers, which may use all CPUs of group `within`, or else of the domain of `cpus`. Its budget is
-/// enforced whatever the policy's server.
+/// One of best effort's servers, which may use all CPUs of group `within`, or else of the domain of `cpus`. Its budget
+/// is enforced whatever the policy's server.
 fn drawn(
     set: &TaskSet,
     policy: &CorePolicy,

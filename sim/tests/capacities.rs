@@ -29,7 +29,8 @@ fn a_hard_one_that_sleeps_in_the_middle_of_its_jobs_leaves_no_budget_that_it_sti
                 sections = [{ resource = \"bus\", from = \"100us\", length = \"10us\" }]\n\
                 work = { constant = \"8900us\" }\n\
                 [[task]]\nname = \"L\"\nperiod = \"20ms\"\noffset = \"9500us\"\nbudget = \"1ms\"\n\
-                sections = [{ resource = \"bus\", from = \"1us\", length = \"890us\" }]\nwork = { constant = \"900us\" }\n\
+                sections = [{ resource = \"bus\", from = \"1us\", length = \"890us\" }]\n\
+                work = { constant = \"900us\" }\n\
                 [[task]]\nname = \"S\"\nperiod = \"100ms\"\nbudget = \"4ms\"\nwork = { constant = \"500ms\" }\n\
                 [[task]]\nname = \"V\"\nperiod = \"40ms\"\nbudget = \"17ms\"\nwork = { constant = \"16ms\" }\n";
     assert_eq!(owed_late(&played(text)), 0);
@@ -39,7 +40,8 @@ fn a_hard_one_that_sleeps_in_the_middle_of_its_jobs_leaves_no_budget_that_it_sti
 fn one_that_sleeps_for_ever_on_narrower_cpus_ends_nobodys_capacities() {
     let text = "cpus = 2\nduration = \"10s\"\npolicies = [\"edf-hsb\"]\nbest_effort_share = \"0%\"\n\
                 best_effort = { count = 0, servers = 0 }\n\
-                [[task]]\nname = \"E\"\ncount = 2\nperiod = \"30ms\"\nbudget = \"12ms\"\nwork = { constant = \"11900us\" }\n\
+                [[task]]\nname = \"E\"\ncount = 2\nperiod = \"30ms\"\nbudget = \"12ms\"\n\
+                work = { constant = \"11900us\" }\n\
                 [[task]]\nname = \"D\"\nperiod = \"40ms\"\nbudget = \"16ms\"\nwork = { constant = \"1ms\" }\n\
                 [[task]]\nname = \"A\"\nperiod = \"100ms\"\nbudget = \"2ms\"\nwork = { constant = \"60ms\" }\n\
                 [[task]]\nname = \"N\"\nperiod = \"1h\"\ndeadline = \"100ms\"\nbudget = \"10ms\"\naffinity = [0]\n\

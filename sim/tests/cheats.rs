@@ -113,8 +113,8 @@ impl Scene {
         Self { cpus: 2, place: place(&cpus), loops: loops.iter().map(place).collect() }
     }
 
-    /// What is `threads` threads' of ten seconds, ns: all have as much for their weight as affinities allow. If those of
-    /// one CPU cannot have as much as the others they share it, and the others the other.
+    /// What is `threads` threads' of ten seconds, ns: all have as much for their weight as affinities allow. If those
+    /// of one CPU cannot have as much as the others they share it, and the others the other.
     fn part(&self, threads: usize) -> f64 {
         let places = self.loops.iter().chain(std::iter::repeat_n(&self.place, threads));
         let on = |cpus: u64| -> f64 {

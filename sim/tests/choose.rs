@@ -11,8 +11,8 @@ use rand_chacha::rand_core::{RngCore, SeedableRng};
 
 const MS: u64 = 1_000_000;
 
-/// Released at `first` and every `period` after that; each job needs `time` by `deadline` after its release and is worth
-/// `value`. Its reservation is as it is.
+/// Released at `first` and every `period` after that; each job needs `time` by `deadline` after its release and is
+/// worth `value`. Its reservation is as it is.
 #[derive(Clone, Copy)]
 struct Task {
     first: u64,
@@ -161,8 +161,8 @@ fn a_job_is_worth_its_budget_where_nobody_says() {
 
 #[test]
 fn on_two_cpus_who_is_to_run_and_runs_stays_where_it_is() {
-    // The first and the second run. Left out, for it can only be late, is the second when the third comes, whose deadline
-    // is before the first's.
+    // The first and the second run. Left out, for it can only be late, is the second when the third comes, whose
+    // deadline is before the first's.
     let tasks = [job(0, 50, 200, 500), job(0, 60, 50, 1), job(10, 20, 40, 100)];
     let dasa = play(2, &tasks, DASA, "", false);
     assert_eq!(ends(&dasa), [50, 80, 30]);
@@ -178,8 +178,8 @@ impl Random {
     }
 }
 
-/// Tasks that load `cpus` CPUs to `percent` of them at most, nearly. No two periods are multiples of each other, so that
-/// hardly any two things happen at once.
+/// Tasks that load `cpus` CPUs to `percent` of them at most, nearly. No two periods are multiples of each other, so
+/// that hardly any two things happen at once.
 fn tasks(seed: u64, cpus: u32, percent: u64) -> Vec<Task> {
     let mut random = Random(ChaCha8Rng::seed_from_u64(seed));
     let n = u64::from(cpus) * (2 + random.below(6)) + 1;

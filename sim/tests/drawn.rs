@@ -136,7 +136,8 @@ impl Tree {
         );
         let group = |name: &str, up: &str, budget: u64, period: u64| {
             format!(
-                "[[group]]\nname = \"{name}\"\n{up}budget = \"{budget}us\"\nperiod = \"{period}ms\"\nrule = \"cbs-hard\"\norder = \"edf\"\n"
+                "[[group]]\nname = \"{name}\"\n{up}budget = \"{budget}us\"\nperiod = \"{period}ms\"\n\
+                 rule = \"cbs-hard\"\norder = \"edf\"\n"
             )
         };
         let budget = self.outer.0 * self.outer.1 * 10;
@@ -156,7 +157,8 @@ impl Tree {
         let each = rate * part as f64 / 1_000.0 / f64::from(count) * (period * 1_000) as f64;
         let hogs = count + cpus;
         text += &format!(
-            "[best_effort]\ncount = {hogs}\ngroup = \"{within}\"\nservers = {count}\nbudget = \"{}us\"\nperiod = \"{period}ms\"\n",
+            "[best_effort]\ncount = {hogs}\ngroup = \"{within}\"\nservers = {count}\nbudget = \"{}us\"\n\
+             period = \"{period}ms\"\n",
             (each as u64).max(1)
         );
         for (i, cpu) in self.bound.iter().enumerate() {
@@ -169,7 +171,8 @@ impl Tree {
         let one = |name: String, (share, period, work): Task, of: f64, more: &str| {
             let budget = ((share * period * 10) as f64 * of) as u64;
             format!(
-                "[[task]]\nname = \"{name}\"\nbudget = \"{}us\"\nperiod = \"{period}ms\"\n{more}work = {{ constant = \"{}us\" }}\n",
+                "[[task]]\nname = \"{name}\"\nbudget = \"{}us\"\nperiod = \"{period}ms\"\n\
+                 {more}work = {{ constant = \"{}us\" }}\n",
                 budget.max(1),
                 (budget.max(1) * work / 100).max(1)
             )
@@ -212,14 +215,18 @@ proptest! {
         let due = servers.budget * u64::from(servers.count);
         prop_assert!(least >= due, "{} of {} ns in {}", least, due, set.to_toml());
         // Nor are members late that keep to their budgets.
-        let late = |task: &&onbeat_model::taskset::TaskEntry| task.group.is_some() && task.work.longest() <= task.budget;
+        let late = |task: &&onbeat_model::taskset::TaskEntry| {
+            task.group.is_some() && task.work.longest() <= task.budget
+        };
         for task in set.tasks.iter().filter(late) {
             let of = run.tasks.iter().position(|t| t.name == task.name).unwrap() as u32;
             let mut due = std::collections::BTreeMap::new();
             for event in run.events.iter().filter(|e| e.task == of) {
                 match event.kind() {
                     Some(EventKind::Release) => drop(due.insert(event.a, event.b)),
-                    Some(EventKind::Complete) => prop_assert!(event.time <= due[&event.a], "{} in {}", task.name, set.to_toml()),
+                    Some(EventKind::Complete) => {
+                        prop_assert!(event.time <= due[&event.a], "{} in {}", task.name, set.to_toml())
+                    }
                     _ => (),
                 }
             }
@@ -250,7 +257,8 @@ fn beside_a_reservation_that_leaves_nothing_else_best_effort_has_its_groups_budg
         [("all", 1, 3, 300), ("half", 1, 2, 300), ("more than it has", 3, 1, 300)]
     {
         let text = format!(
-            "{FULL}[best_effort]\ncount = 3\ngroup = \"g\"\nservers = {servers}\nbudget = \"{budget}ms\"\nperiod = \"10ms\"\n"
+            "{FULL}[best_effort]\ncount = 3\ngroup = \"g\"\nservers = {servers}\nbudget = \"{budget}ms\"\n\
+             period = \"10ms\"\n"
         );
         let run = played(&set(&text), policy("p-edf+cbs-hard"));
         assert_eq!(metrics(&run).misses, 0, "{name}");
@@ -267,8 +275,10 @@ fn when_the_groups_budget_is_used_up_best_effort_still_has_idle_cpus_and_its_sha
         let text = format!(
             "cpus = 2\nduration = \"1s\"\npolicies = [\"p-edf+cbs\"]\nbest_effort_share = \"{share}%\"\n\
              [[group]]\nname = \"g\"\nbudget = \"1ms\"\nperiod = \"100ms\"\nrule = \"cbs-hard\"\ncpus = [0]\n\
-             [[task]]\nname = \"hog\"\nbudget = \"1ms\"\nperiod = \"100ms\"\ngroup = \"g\"\nwork = {{ constant = \"2s\" }}\n\
-             [[task]]\nname = \"other\"\nbudget = \"80ms\"\nperiod = \"100ms\"\naffinity = [0]\nwork = {{ constant = \"2s\" }}\n\
+             [[task]]\nname = \"hog\"\nbudget = \"1ms\"\nperiod = \"100ms\"\ngroup = \"g\"\n\
+             work = {{ constant = \"2s\" }}\n\
+             [[task]]\nname = \"other\"\nbudget = \"80ms\"\nperiod = \"100ms\"\naffinity = [0]\n\
+             work = {{ constant = \"2s\" }}\n\
              [best_effort]\ncount = 4\ngroup = \"g\"\nservers = 1\nbudget = \"1ms\"\nperiod = \"100ms\"\n"
         );
         let had = had(&played(&set(&text), policy("p-edf+cbs")), SECOND).last().unwrap().1;
@@ -278,13 +288,14 @@ fn when_the_groups_budget_is_used_up_best_effort_still_has_idle_cpus_and_its_sha
 
 #[test]
 fn servers_of_a_group_whose_cpus_nobody_waits_for_put_no_budget_by() {
-    // Who is bound to CPU 1 waits for long; then one comes to CPU 0, and must not have old budgets at old deadlines: the
-    // task there, due 3 ms after its release, would be late.
+    // Who is bound to CPU 1 waits for long; then one comes to CPU 0, and must not have old budgets at old deadlines:
+    // the task there, due 3 ms after its release, would be late.
     let text = "cpus = 2\nduration = \"1s\"\npolicies = [\"p-edf+cbs-hard\"]\nbest_effort_share = \"0%\"\n\
                 [[group]]\nname = \"g\"\nbudget = \"10ms\"\nperiod = \"40ms\"\ncpus = [0]\n\
                 [[task]]\nname = \"t\"\nbudget = \"3ms\"\nperiod = \"4ms\"\naffinity = [0]\noffset = \"199ms\"\n\
                 work = { constant = \"3ms\" }\n\
-                [[task]]\nname = \"u\"\nbudget = \"1s\"\nperiod = \"1s\"\naffinity = [1]\nwork = { constant = \"1s\" }\n\
+                [[task]]\nname = \"u\"\nbudget = \"1s\"\nperiod = \"1s\"\naffinity = [1]\n\
+                work = { constant = \"1s\" }\n\
                 [[task]]\nname = \"there\"\nperiod = \"1s\"\naffinity = [1]\nwork = { constant = \"500ms\" }\n\
                 [[task]]\nname = \"here\"\nperiod = \"400ms\"\naffinity = [0]\noffset = \"200ms\"\n\
                 work = { constant = \"60ms\" }\n\

@@ -46,7 +46,8 @@ fn several_that_sleep_much_do_not_wait_for_loops_either() {
             [endless(0), endless(0)].into_iter().chain((0..10).map(quick)).collect();
         let got = play(core(order, &[NICE_0; 12]), &parts, 10 * SECOND);
         for quick in &got[2..] {
-            // Each may wait for the nine others; and once, as `berate` does not know them yet, for a slice of each loop.
+            // Each may wait for the nine others; and once, as `berate` does not know them yet, for a slice of each
+            // loop.
             let unknown = if *order == Others::Berate { 8 * MS } else { 0 };
             assert!(quick.waited <= unknown + MS + 9 * 50 * US, "{order}: {} ns", quick.waited);
         }

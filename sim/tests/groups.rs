@@ -237,8 +237,8 @@ fn in_red_linux_s_budget_tree_j3_gets_30_not_40() {
     assert!(j4 < 0.1, "{j4}");
 }
 
-/// Table 4 there: in the tree of groups J1 is in J3 and J0, which have enough, and has 80 itself; in the tree of budgets
-/// it is in J6, which has 60, and that in J5.
+/// Table 4 there: in the tree of groups J1 is in J3 and J0, which have enough, and has 80 itself; in the tree of
+/// budgets it is in J6, which has 60, and that in J5.
 #[test]
 fn where_red_linux_s_two_trees_meet_j1_gets_60() {
     let mut system = System::new(1, 1, 2);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Servers that draw best effort, in all that a kernel may do: threads that vanish on their way to a CPU, CPUs that go
-//! and come, timers that are late, hogs in every class, groups that are removed with them. And crowds of best effort beside hard reservations that fill a
-//! CPU.
+//! and come, timers that are late, hogs in every class, groups that are removed with them. And crowds of best effort
+//! beside hard reservations that fill a CPU.
 
 use onbeat_core::ffi;
 use onbeat_model::event::EventKind;

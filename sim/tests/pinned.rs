@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Threads on a CPU that cannot give them what they have reserved: those that bind themselves to it are best effort, and
-//! those that are held there fall behind. Once they are free they may not make up for all of it at others' expense.
+//! Threads on a CPU that cannot give them what they have reserved: those that bind themselves to it are best effort,
+//! and those that are held there fall behind. Once they are free they may not make up for all of it at others' expense.
 
 use std::path::Path;
 

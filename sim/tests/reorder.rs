@@ -64,7 +64,8 @@ proptest! {
             (weights.iter().sum(), had[..weights.len()].iter().sum());
         for (weight, had) in weights.iter().zip(&had) {
             let part = total * weight / sum;
-            // Some slices of everybody, and with each change what who was behind by more than a slice of its time loses.
+            // Some slices of everybody, and with each change what who was behind by more than a slice of its time
+            // loses.
             let each = ffi::OB_SLICE as u64 * weight / 1024;
             let least = (part - part / 20).saturating_sub(16 * MS + end / (every * MS) * each);
             prop_assert!(*had >= least, "{had} of {total} for {weight} of {sum}");

@@ -54,7 +54,8 @@ impl Draft {
             let overruns = i + overrunning >= self.tasks.len();
             let work = if overruns { budget * 3 / 2 } else { budget };
             text += &format!(
-                "[[task]]\nname = \"t{i}\"\nperiod = \"{period}us\"\ndeadline = \"{}us\"\noffset = \"{}us\"\nbudget = \"{budget}us\"\n\
+                "[[task]]\nname = \"t{i}\"\nperiod = \"{period}us\"\ndeadline = \"{}us\"\noffset = \"{}us\"\n\
+                 budget = \"{budget}us\"\n\
                  work = {{ constant = \"{work}us\" }}\n",
                 period * deadline / 100,
                 period * offset / 100
@@ -143,7 +144,8 @@ proptest! {
     /// No more reservations than CPUs, each with nearly all that is proven to fit, whatever the others take.
     #[test]
     fn no_more_reservations_than_cpus_are_in_time_whatever_the_others_take(
-        cpus in 2..5u32, share in prop_oneof![Just(5u64), 1..20u64], hogs in prop_oneof![4 => 1..4usize, 1 => 4..40usize],
+        cpus in 2..5u32, share in prop_oneof![Just(5u64), 1..20u64],
+        hogs in prop_oneof![4 => 1..4usize, 1 => 4..40usize],
         tasks in proptest::collection::vec((4..10usize, 90..101u64, 0..100u64, 100..300u64), 2..5),
     ) {
         let n = tasks.len().min(cpus as usize);
@@ -165,7 +167,8 @@ proptest! {
             );
         }
         for name in [
-            "g-edf+cbs-hard", "g-edf+cbs", "g-edzl+cbs-hard", "g-edzl+cbs-predict", "g-edzl+cbs-slack", "g-edf+cbs-slack",
+            "g-edf+cbs-hard", "g-edf+cbs", "g-edzl+cbs-hard", "g-edzl+cbs-predict", "g-edzl+cbs-slack",
+            "g-edf+cbs-slack",
             "rm+cbs-hard", "rm+cbs",
         ] {
             let set = TaskSet::from_bytes(text.as_bytes(), Path::new("set.toml")).unwrap();
@@ -177,7 +180,8 @@ proptest! {
             let run = onbeat_sim::simulate(&set, policy).unwrap();
             let (_, figures) = detailed(&run);
             if judged.late[0] == Some(0) {
-                prop_assert!(figures[0].tardiness_max_ms <= GRAIN, "{}: {} ms in {}", name, figures[0].tardiness_max_ms, text);
+                let late = figures[0].tardiness_max_ms;
+                prop_assert!(late <= GRAIN, "{}: {} ms in {}", name, late, text);
             }
         }
     }

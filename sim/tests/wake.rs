@@ -76,7 +76,8 @@ fn best_effort_that_comes_back_to_a_full_cpu_delays_nobody_there() {
     ];
     for (cpus, count, wake, share, tasks) in sets {
         let mut text = format!(
-            "cpus = {cpus}\nduration = \"3s\"\nbest_effort = {{ count = {count} }}\noverheads = {{ wake = \"{wake}us\" }}\n"
+            "cpus = {cpus}\nduration = \"3s\"\nbest_effort = {{ count = {count} }}\n\
+             overheads = {{ wake = \"{wake}us\" }}\n"
         );
         for (i, (budget, period)) in tasks.iter().enumerate() {
             text += &format!(

@@ -237,8 +237,8 @@ fn threads_of_a_task_each_do_their_work_and_its_jobs_are_complete_with_the_last(
     assert_eq!((run.tasks.len(), completed.len()), (1, 4));
     let mut done = 0;
     for (event, jobs) in completed.iter().zip(1..) {
-        // Three times 2 ms a job, of which a busy host's clock may miss some, and what one job had too much the next has
-        // too little: together more than two threads could have done.
+        // Three times 2 ms a job, of which a busy host's clock may miss some, and what one job had too much the next
+        // has too little: together more than two threads could have done.
         done += event.b;
         assert!(done > jobs * 4_500_000, "{event}, {done} ns so far");
     }

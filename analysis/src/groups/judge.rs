@@ -178,7 +178,9 @@ fn way(
             Ok(Way::Fixed(levels))
         }
         Some(Key::Rm) => {
-            Err("no test covers groups, or servers of best effort, among members under rm, as they begin when they wake".into())
+            Err("no test covers groups, or servers of best effort, among members under rm, as they begin when \
+                 they wake"
+                .into())
         }
         Some(order) => Err(format!("no test covers the order {order}; try \"edf\" or \"rm\"")),
         None => Err("the policies played say no order, give it one".into()),

@@ -4,9 +4,9 @@
 //! A purse makes nobody wait if what may be taken in part of a cycle is never more than what is in it for that part.
 //! *Taken* in any time t is at most:
 //!
-//! - By a task of C every T that is in time by D: N·C + min(C, t + D − C − N·T) where N = ⌊(t + D − C)/T⌋, for a job may
-//!   end just at its deadline and the next begin at once (Bertogna, Cirinei and Lipari 2005); with several threads, which
-//!   may run at the same time, C·⌈(t + D)/T⌉.
+//! - By a task of C every T that is in time by D: N·C + min(C, t + D − C − N·T) where N = ⌊(t + D − C)/T⌋, for a job
+//!   may end just at its deadline and the next begin at once (Bertogna, Cirinei and Lipari 2005); with several threads,
+//!   which may run at the same time, C·⌈(t + D)/T⌉.
 //! - By a group, a constant bandwidth server that waits for its next budget: what it has in t is of budgets that are
 //!   due by t + D, one of them begun before; so Q + (t + D)·Q/D (Abeni and Buttazzo 1998, theorem 1).
 //! - By all that take from a purse inside this one: no more than is in that for as many cycles as t touches, ⌈t/P⌉ + 1.
@@ -145,8 +145,8 @@ fn rate(purse: &Purse) -> f64 {
 pub struct Judgement {
     /// Its index in [`TaskSet::purses`].
     pub purse: usize,
-    /// What those that take from it may have in the long run by their budgets, and those that take from a purse in it by
-    /// that one, too, CPUs.
+    /// What those that take from it may have in the long run by their budgets, and those that take from a purse in it
+    /// by that one, too, CPUs.
     pub asked: f64,
     /// What is in it in the long run, CPUs.
     pub there: f64,

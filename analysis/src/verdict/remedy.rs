@@ -25,8 +25,8 @@ pub struct Remedies {
     pub budget: Option<(String, u64)>,
     /// Entry and period, ns: the one whose period grows by the smallest part.
     pub period: Option<(String, u64)>,
-    /// Entries whose jobs take more than their budgets, and all that these take as budgets, ns, in whole µs; empty: that
-    /// would not be enough.
+    /// Entries whose jobs take more than their budgets, and all that these take as budgets, ns, in whole µs; empty:
+    /// that would not be enough.
     pub raise: Vec<(String, u64)>,
     /// Single entries were not tried: there are too many tasks.
     pub many: bool,

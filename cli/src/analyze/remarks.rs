@@ -57,7 +57,8 @@ pub fn remarks(set: &TaskSet, tested: bool) -> String {
         );
     }
     if set.overheads != (Overheads { wake, tick, tick_phase, ..Overheads::default() }) {
-        text += "\nThe costs of `[overheads]` are not counted, which `onbeat sim` charges: add to each task as `overhead` what a\n\
+        text += "\nThe costs of `[overheads]` are not counted, which `onbeat sim` charges: add to each task as \
+                 `overhead` what a\n\
                  job of it may pay, a dispatch and a preemption for each that may come before it.\n";
     }
     if tested && *set.best_effort_share.numer() > 0 {

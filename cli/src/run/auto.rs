@@ -280,8 +280,8 @@ impl Auto {
             return;
         }
         complain!(
-            "onbeat: {name} has no rhythm: {why}; it goes on without a reservation until it has one. If it has one that \
-             cannot be seen, --period 40ms or --fps 25, whichever is its own, reserves from the beginning"
+            "onbeat: {name} has no rhythm: {why}; it goes on without a reservation until it has one. If it has one \
+             that cannot be seen, --period 40ms or --fps 25, whichever is its own, reserves from the beginning"
         );
     }
 

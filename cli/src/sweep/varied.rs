@@ -7,15 +7,11 @@ mod file;
 mod shown;
 
 use std::fs;
-use std::io::{IsTerminal, stderr};
 use std::path::Path;
 use std::process::ExitCode;
-use std::sync::Mutex;
 use std::sync::atomic::AtomicBool;
-use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use onbeat_command::misuse;
 use onbeat_model::metrics::tardiness_over_time;
 use onbeat_model::taskset::TaskSet;
@@ -23,16 +19,13 @@ use onbeat_sim::{Detail, figures, simulate_with};
 
 use super::Options;
 use super::file::By;
-use crate::again::on_all_processors;
 use crate::lab::cancel_on_signals;
+use crate::many::{Tally, on_all_processors};
 use crate::output::{self, Form, print};
 use file::{Figure, Varied};
 use shown::Table;
 
 use crate::mean::Mean;
-
-/// At least so long between two lines of progress where nobody watches a bar.
-const BETWEEN_LINES: Duration = Duration::from_secs(2);
 
 /// Whether the text is that of such a sweep.
 pub fn is_one(text: &str) -> bool {
@@ -106,14 +99,7 @@ fn play(sweep: &Varied) -> Result<Values> {
         true => ROUND.min(sweep.replications),
         false => sweep.replications,
     };
-    let bar = ProgressBar::with_draw_target(
-        Some(0),
-        match stderr().is_terminal() {
-            true => ProgressDrawTarget::stderr(),
-            false => ProgressDrawTarget::hidden(),
-        },
-    );
-    bar.set_style(ProgressStyle::with_template("{bar:40} {pos} of {len} runs, {eta} left")?);
+    let tally = Tally::new("sweep", 0, "runs");
     let cancel = cancel_on_signals()?;
     let (mut runs, mut played): (Vec<One>, Vec<Played>) = (Vec::new(), Vec::new());
     let mut first = 0;
@@ -123,13 +109,12 @@ fn play(sweep: &Varied) -> Result<Values> {
         first = next.end;
         let more: Vec<One> =
             open.iter().flat_map(|(p, c)| next.clone().map(|r| (*p, *c, r))).collect();
-        bar.inc_length(more.len() as u64);
-        played.append(&mut play_all(sweep, &more, &bar, &cancel)?);
+        tally.more(more.len() as u64);
+        played.append(&mut play_all(sweep, &more, &tally, &cancel)?);
         runs.extend(more);
         let values = gather(sweep, &runs, &played);
         open.retain(|(p, c)| !settled(sweep, &values, *p, *c));
     }
-    bar.finish_and_clear();
     Ok(gather(sweep, &runs, &played))
 }
 
@@ -152,20 +137,13 @@ fn settled(sweep: &Varied, values: &Values, point: usize, configuration: usize) 
 fn play_all(
     sweep: &Varied,
     runs: &[One],
-    bar: &ProgressBar,
+    tally: &Tally,
     cancel: &AtomicBool,
 ) -> Result<Vec<Played>> {
-    let said = Mutex::new(Instant::now());
     let done = on_all_processors(runs.len(), cancel, |i| {
         let (point, configuration, replication) = runs[i];
         let played = one(sweep, point, configuration, replication);
-        bar.inc(1);
-        let mut said = said.lock().unwrap_or_else(|e| e.into_inner());
-        if bar.is_hidden() && said.elapsed() >= BETWEEN_LINES {
-            *said = Instant::now();
-            let of = bar.length().unwrap_or(0);
-            complain!("onbeat sweep: {} of {of} runs done", bar.position());
-        }
+        tally.add();
         played
     });
     let mut played = Vec::new();

@@ -243,12 +243,18 @@ fn drawn(seed: u64) -> File {
     let cpus = 1 + draw(state, 3);
     let tasks: String = (0..1 + draw(state, 5) + draw(state, cpus))
         .map(|i| {
-            let period = [3000, 4000, 5000, 7137, 8000, 10_000, 16_000, 25_000][draw(state, 8) as usize];
+            let period =
+                [3000, 4000, 5000, 7137, 8000, 10_000, 16_000, 25_000][draw(state, 8) as usize];
             let budget = period * (5 + draw(state, 55)) / 100;
-            let deadline = if draw(state, 2) == 0 { period } else { budget + draw(state, 2 * period - budget) };
+            let deadline = if draw(state, 2) == 0 {
+                period
+            } else {
+                budget + draw(state, 2 * period - budget)
+            };
             let (offset, marks) = (draw(state, period), draw(state, 3) == 0);
             format!(
-                "[[task]]\nname = \"t{i}\"\nperiod = \"{period}us\"\nbudget = \"{budget}us\"\ndeadline = \"{deadline}us\"\n\
+                "[[task]]\nname = \"t{i}\"\nperiod = \"{period}us\"\nbudget = \"{budget}us\"\n\
+                 deadline = \"{deadline}us\"\n\
                  offset = \"{offset}us\"\nmarks = {marks}\nwork = {{ constant = \"{budget}us\" }}\n"
             )
         })

@@ -11,8 +11,8 @@ use crate::arena::Waking;
 use crate::engine::Engine;
 use crate::system::System;
 
-/// How long a look at all threads is good for, at least, and how many times as long as it took: who asks again and again
-/// takes no more of the service than a tenth.
+/// How long a look at all threads is good for, at least, and how many times as long as it took: who asks again and
+/// again takes no more of the service than a tenth.
 const FRESH: Duration = Duration::from_millis(200);
 const TIMES: u32 = 10;
 

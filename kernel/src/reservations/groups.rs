@@ -218,8 +218,8 @@ impl<E: Engine, S: System> Book<E, S> {
                 "choose other CPUs, or another group",
             );
         }
-        // Bound to some of them it could ask more of these than the group has there; and others that come or go may change
-        // which the group has now.
+        // Bound to some of them it could ask more of these than the group has there; and others that come or go may
+        // change which the group has now.
         let settings = &self.rooms[self.held[&group].room].settings;
         let every = self.held[&self.outermost_of(group)].demand.cpus.as_ref();
         let every = every.map_or(settings.set & settings.usable, |list| mask_of(list));

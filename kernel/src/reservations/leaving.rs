@@ -99,8 +99,8 @@ impl<E: Engine, S: System> Book<E, S> {
         self.rearrange(room);
     }
 
-    /// A reservation that was in that state has just moved to other CPUs: what it has had on those it is booked on still
-    /// is others' when it could have begun anew there.
+    /// A reservation that was in that state has just moved to other CPUs: what it has had on those it is booked on
+    /// still is others' when it could have begun anew there.
     pub(super) fn vacate(&mut self, id: u32, last: &ob_server) {
         let Held { room, record, demand, place, .. } = &self.held[&id];
         let (room, uid, demand, place) = (*room, record.uid, demand.clone(), place.clone());

@@ -282,8 +282,8 @@ impl Server {
         *hard.expect("the registry has a server that rests")
     }
 
-    /// What enforces a reservation of this policy under `key`, whose task is `hard` or not. Where hard ones go before all
-    /// soft ones, however late their deadlines, one that has used up its budget rests (as it does under `cash`).
+    /// What enforces a reservation of this policy under `key`, whose task is `hard` or not. Where hard ones go before
+    /// all soft ones, however late their deadlines, one that has used up its budget rests (as it does under `cash`).
     pub fn of_class(self, key: Key, hard: bool) -> Server {
         let goes_on = !self.rests() && self != Server::Cash;
         if key.ranks() && hard && goes_on { Server::hard() } else { self }

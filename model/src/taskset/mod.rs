@@ -493,7 +493,8 @@ impl fmt::Display for LoadError {
 
 impl std::error::Error for LoadError {}
 
-/// Reads a whole file of at most `limit` bytes; otherwise a reason and a remedy.
+/// Reads a whole file of at most `limit` bytes; otherwise what is wrong with it, to be said after its name, and a
+/// remedy.
 fn read_limited(path: &Path, limit: u64) -> Result<Vec<u8>, (String, String)> {
     let io = |e: std::io::Error| {
         let remedy = match e.kind() {
@@ -504,16 +505,13 @@ fn read_limited(path: &Path, limit: u64) -> Result<Vec<u8>, (String, String)> {
             std::io::ErrorKind::PermissionDenied => "make the file readable",
             _ => "check that it is an ordinary file",
         };
-        (format!("cannot read {}: {e}", path.display()), remedy.to_string())
+        (format!("cannot be read: {e}"), remedy.to_string())
     };
     let file = File::open(path).map_err(io)?;
     let mut bytes = Vec::new();
     file.take(limit + 1).read_to_end(&mut bytes).map_err(io)?;
     if bytes.len() as u64 > limit {
-        return Err((
-            format!("{} is larger than {limit} bytes", path.display()),
-            "give a smaller file".into(),
-        ));
+        return Err((format!("is larger than {limit} bytes"), "give a smaller file".into()));
     }
     Ok(bytes)
 }

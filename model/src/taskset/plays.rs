@@ -24,7 +24,8 @@ impl TaskSet {
             self.tasks.iter().any(|task| task.purse.is_some() && unnamed(self.part_of(task)));
         if order.splits() && (groups || purses) {
             return Err(format!(
-                "{policy} splits reservations, and those have no groups or purses; choose another, say \"p-edf+cbs-hard\""
+                "{policy} splits reservations, and those have no groups or purses; choose another, say \
+                 \"p-edf+cbs-hard\""
             ));
         }
         if groups && !server.enforces() {

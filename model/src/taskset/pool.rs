@@ -16,8 +16,9 @@ pub type Reel = Arc<[u64]>;
 pub(super) fn read(folder: &Path, w: &Table<'_, '_>) -> Result<Work, Fault> {
     let path = w.required("pool", "\"traces/pool.csv\"", w.string("pool")?)?;
     let file = folder.join(path.value);
-    let bytes = super::read_limited(&file, limits::TRACE_BYTES)
-        .map_err(|(reason, remedy)| Fault { at: path.at, reason, remedy })?;
+    let bytes = super::read_limited(&file, limits::TRACE_BYTES).map_err(|(reason, remedy)| {
+        Fault { at: path.at, reason: format!("the pool {} {reason}", file.display()), remedy }
+    })?;
     let reels = reels(&bytes).map_err(|(line, reason, remedy)| {
         let place = line.map_or_else(String::new, |line| format!(":{line}"));
         let reason = format!("the pool {}{place} {reason}", file.display());

@@ -174,7 +174,8 @@ mod tests {
         for policy in ["g-rm+cbs-hard", "edf-hsb-ns", "g-edzl+cbs-predict"] {
             let best_effort = "group = \"g\"\nbudget = \"1ms\"\nperiod = \"10ms\"";
             let text = format!(
-                "cpus = 2\nduration = \"1s\"\npolicies = [\"{policy}\"]\n{GROUP}[best_effort]\ncount = 1\n{best_effort}\n"
+                "cpus = 2\nduration = \"1s\"\npolicies = [\"{policy}\"]\n{GROUP}[best_effort]\ncount = 1\n\
+                 {best_effort}\n"
             );
             let set = TaskSet::from_bytes(text.as_bytes(), Path::new("s.toml")).unwrap();
             let servers = Servers { count: 2, budget: MS, period: 10 * MS };

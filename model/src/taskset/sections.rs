@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! `sections` of a task: what a job locks, from which point of its execution on, and for how long; `threads` and `abort`.
+//! `sections` of a task: what a job locks, from which point of its execution on, and for how long; `threads` and
+//! `abort`.
 
 use serde::{Deserialize, Serialize};
 

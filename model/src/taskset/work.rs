@@ -60,8 +60,9 @@ fn trace(folder: &Path, w: &Table<'_, '_>) -> Result<Work, Fault> {
     let path = w.required("trace", "\"traces/movie.csv\"", w.string("trace")?)?;
     let start = w.integer("start", 0, i64::MAX)?;
     let file = folder.join(path.value);
-    let bytes = super::read_limited(&file, limits::TRACE_BYTES)
-        .map_err(|(reason, remedy)| Fault { at: path.at, reason, remedy })?;
+    let bytes = super::read_limited(&file, limits::TRACE_BYTES).map_err(|(reason, remedy)| {
+        Fault { at: path.at, reason: format!("the trace {} {reason}", file.display()), remedy }
+    })?;
     let values = trace_values(&bytes).map_err(|(line, reason, remedy)| {
         let place = line.map_or_else(String::new, |l| format!(":{l}"));
         let reason = format!("the trace {}{place} {reason}", file.display());

@@ -185,8 +185,8 @@ fn nice_divides_what_best_effort_gets_as_linux_does() {
 #[test]
 fn a_job_that_is_given_up_while_it_waits_for_a_cpu_leaves_the_next_its_own_deadline_marked_or_not()
 {
-    // H, due by 14.9 ms and longer than its budget, keeps M's job of 10 ms from the CPU until that is given up at 15 ms.
-    // M's next is due by 25 ms, K's of 20 ms by 24: K goes first, but not before a deadline of 15 ms.
+    // H, due by 14.9 ms and longer than its budget, keeps M's job of 10 ms from the CPU until that is given up at 15
+    // ms. M's next is due by 25 ms, K's of 20 ms by 24: K goes first, but not before a deadline of 15 ms.
     let text = "cpus = 1\n[[task]]\nname = \"m\"\nperiod = \"10ms\"\ndeadline = \"5ms\"\nbudget = \"3ms\"\n\
                 abort = \"at-deadline\"\nwork = { constant = \"3ms\" }\nMARKS\n\
                 [[task]]\nname = \"h\"\noffset = \"10ms\"\nperiod = \"100ms\"\ndeadline = \"4.9ms\"\n\
@@ -204,7 +204,8 @@ fn a_job_that_is_given_up_while_it_waits_for_a_cpu_leaves_the_next_its_own_deadl
 fn a_circle_in_which_one_gives_up_at_its_deadline_is_no_deadlock() {
     let task = |name: &str, first: &str, then: &str, more: &str| {
         format!(
-            "[[task]]\nname = \"{name}\"\nperiod = \"50ms\"\nbudget = \"10ms\"\n{more}\nwork = {{ constant = \"4ms\" }}\n\
+            "[[task]]\nname = \"{name}\"\nperiod = \"50ms\"\nbudget = \"10ms\"\n{more}\n\
+             work = {{ constant = \"4ms\" }}\n\
              sections = [{{ resource = \"{first}\", length = \"4ms\" }}, {{ resource = \"{then}\", from = \"1ms\", \
              length = \"2ms\" }}]\n"
         )

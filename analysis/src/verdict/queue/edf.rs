@@ -126,8 +126,8 @@ impl Queue<'_> {
         let tight: Vec<Sporadic> =
             self.served(&self.scaled(), 1).iter().map(|one| one.task).collect();
         // Where EDF is never late no job ever waits without laxity, else it could still take all its time and be late:
-        // so EDZL serves all as EDF does. No test counts best effort's quanta, which are bound to CPUs and go first when
-        // they are due: a job can pay for those of all CPUs, one after the other.
+        // so EDZL serves all as EDF does. No test counts best effort's quanta, which are bound to CPUs and go first
+        // when they are due: a job can pay for those of all CPUs, one after the other.
         let whole = self.share().is_zero();
         let test = if self.jitter() { gfb } else { union::any };
         if !lends && whole && test(&tight, m) == Verdict::Schedulable {
@@ -153,8 +153,8 @@ impl Queue<'_> {
         let why = || {
             match lends && !laxity {
             true if self.tasks.len() <= m => {
-                "best effort's quanta leave no room by its deadline, and no other test of global EDF covers servers that \
-                 lend"
+                "best effort's quanta leave no room by its deadline, and no other test of global EDF covers servers \
+                 that lend"
                     .into()
             }
             true => "no test of global EDF covers servers that lend".into(),
