@@ -60,4 +60,13 @@ OB_FN void ob_budget_check(ob_p ob OB_ARG, ob_server_p sv OB_ARG, u64 now)
 	}
 }
 
+/* The same, where nothing but that is at stake: who has enough left is not charged for it. */
+OB_INLINE void ob_budget_look(ob_p ob, ob_server_p sv, u64 now)
+{
+	if (sv->purse || sv->domain->up || ob_account_limits(sv) ||
+	    (sv->state == OB_READY && !sv->spent &&
+	     sv->e <= (s64)((now - sv->charged) * sv->running)))
+		ob_budget_check(ob, sv, now);
+}
+
 #endif

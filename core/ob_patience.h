@@ -30,15 +30,21 @@ OB_FN u64 ob_patience_mask(ob_server_p sv OB_ARG)
 	return cpus;
 }
 
-/* Nothing is to be waited for, or those who waited have had their turns. */
-OB_FN void ob_patience_end(ob_p ob OB_ARG, ob_server_p sv OB_ARG)
+/* Those who waited have had their turns. */
+OB_FN void ob_patience_over(ob_p ob OB_ARG, ob_server_p sv OB_ARG)
 {
-	ob_due_set(ob, &sv->due, OB_DUE_PATIENCE, 0);
-	if (!sv->outwaited)
-		return;
 	ob_tree_remove(&ob->impatient, &sv->wait);
 	ob->outwaited -= sv->outwaited;
 	sv->outwaited = 0;
+}
+
+/* Nothing is to be waited for. The instant was seconds away: to take it out of the tree, and to put
+ * it in again, with each switch costs more than an alarm for nothing, if it comes to that. */
+OB_INLINE void ob_patience_end(ob_p ob, ob_server_p sv)
+{
+	sv->due.at[OB_DUE_PATIENCE] = 0;
+	if (sv->outwaited)
+		ob_patience_over(ob, sv);
 }
 
 /* Whether its deadline serves it before that. (The first kind is none: others do not end, then. Nor
@@ -49,18 +55,27 @@ OB_INLINE int ob_patience_needless(ob_server_p sv, u64 end)
 	       !sv->demoted && sv->s <= end && !sv->domain->up;
 }
 
-/* To be called when sv's waiting threads or deadline have changed. */
-OB_FN void ob_patience_sync(ob_p ob OB_ARG, ob_server_p sv OB_ARG)
+/* Threads of `sv` wait. */
+OB_FN void ob_patience_waits(ob_p ob OB_ARG, ob_server_p sv OB_ARG)
 {
 	u64 end = sv->served + OB_PATIENCE;
 
-	if (!sv->state || !sv->waiting) {
+	if (!sv->state) {
 		ob_patience_end(ob, sv);
 	} else if (sv->outwaited) {
 		ob_tree_update(&sv->wait, ob_patience_mask(sv), 0);
 	} else if (!sv->due.at[OB_DUE_PATIENCE] && !ob_patience_needless(sv, end)) {
 		ob_due_set(ob, &sv->due, OB_DUE_PATIENCE, end);
 	}
+}
+
+/* To be called when sv's waiting threads or deadline have changed. */
+OB_INLINE void ob_patience_sync(ob_p ob, ob_server_p sv)
+{
+	if (sv->waiting)
+		ob_patience_waits(ob, sv);
+	else
+		ob_patience_end(ob, sv);
 }
 
 /* A thread of `sv` is about to be taken for such a turn. */

@@ -47,18 +47,26 @@ OB_INLINE ob_server_p ob_leaf(ob_p ob, ob_server_p sv, ob_cpu_p c, u64 now)
 	return sv && sv->members ? (ob_server_p)ob_group_leaf(ob, sv, c, now) : sv;
 }
 
-/* Takes the first waiting thread of `sv`, which serves threads, that may run on `c`. */
-OB_FN u64 ob_thread_take(ob_p ob OB_ARG, ob_server_p sv OB_ARG, ob_cpu_p c OB_ARG)
+/* The first waiting thread of `sv`, some of which are bound to fewer CPUs, that may run on `c`. */
+OB_FN u64 ob_thread_fits(ob_server_p sv OB_ARG, ob_cpu_p c OB_ARG)
 {
 	ob_task_p t;
 
 	for (t = sv->head; t && OB_LOOP; t = t->next)
-		if (!sv->pinned || (ob_thread_cpus(sv, t) & OB_BIT(c->id)))
+		if (ob_thread_cpus(sv, t) & OB_BIT(c->id))
 			break;
+	return (u64)t;
+}
+
+/* Takes the first waiting thread of `sv`, which serves threads, that may run on `c`. */
+OB_FN u64 ob_thread_take(ob_p ob OB_ARG, ob_server_p sv OB_ARG, ob_cpu_p c OB_ARG)
+{
+	ob_task_p t = sv->pinned ? (ob_task_p)ob_thread_fits(sv, c) : sv->head;
+
 	if (!t)
 		return 0;
 	ob_thread_unlink(sv, t);
-	ob_server_update(ob, sv);
+	ob_server_masks(ob, sv, sv->node.over);
 	return (u64)t;
 }
 
@@ -194,7 +202,7 @@ OB_FN u64 ob_pick(ob_p ob OB_ARG, u32 cpu, ob_task_p prev OB_ARG, u64 now)
 	u64 best, own;
 
 	if (c->server)
-		ob_budget_check(ob, c->server, now);
+		ob_budget_look(ob, c->server, now);
 	if (ob->nr_draws)
 		ob_draw_picks(ob, c, now);
 	ob_share_account(ob, c, now);

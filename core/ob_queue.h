@@ -40,8 +40,9 @@ OB_INLINE u64 ob_thread_cpus(ob_server_p sv, ob_task_p t)
 	return t->cpus & sv->cpus;
 }
 
-/* Where what waits in it may be served; without narrower affinities no list is walked. */
-OB_FN u64 ob_server_mask(ob_server_p sv OB_ARG)
+/* Where what waits in a server may be served that has members, draws, is split, or has threads of
+ * narrower affinities. */
+OB_FN u64 ob_server_mask_of(ob_server_p sv OB_ARG)
 {
 	u64 cpus = 0;
 	ob_task_p t;
@@ -55,6 +56,14 @@ OB_FN u64 ob_server_mask(ob_server_p sv OB_ARG)
 	for (t = sv->head; t && OB_LOOP; t = t->next)
 		cpus |= ob_thread_cpus(sv, t);
 	return cpus;
+}
+
+/* Where what waits in it may be served; most have none of those. */
+OB_INLINE u64 ob_server_mask(ob_server_p sv)
+{
+	if (sv->members || sv->draws || sv->pinned || ob_place_moves(sv))
+		return ob_server_mask_of(sv);
+	return sv->waiting ? sv->cpus : 0;
 }
 
 /* Whether a thread of it waits, or one that it draws. */
@@ -108,14 +117,23 @@ OB_INLINE void ob_server_unlink(ob_p ob, ob_server_p sv)
 		ob_group_sync(ob, sv);
 }
 
-/* Brings sv's nodes in line with its waiting threads and its deadline, key unchanged. */
-OB_INLINE void ob_server_update(ob_p ob, ob_server_p sv)
+/* Brings sv's nodes in line with its waiting threads, and `over` as it is; key unchanged. */
+OB_INLINE void ob_server_masks(ob_p ob, ob_server_p sv, u64 over)
 {
-	ob_tree_update(&sv->node, ob_server_mask(sv), ob_server_over(sv));
+	u64 mask = ob_server_mask(sv);
+
+	if (sv->node.mask != mask || sv->node.over != over)
+		ob_tree_update(&sv->node, mask, over);
 	if (sv->domain->up)
 		ob_group_sync(ob, sv);
 	ob_laxity_sync(ob, sv);
 	ob_patience_sync(ob, sv);
+}
+
+/* The same with its deadline. */
+OB_FN void ob_server_update(ob_p ob OB_ARG, ob_server_p sv OB_ARG)
+{
+	ob_server_masks(ob, sv, ob_server_over(sv));
 }
 
 /* Puts the threads of `sv` that wait where its key of `now` belongs. */

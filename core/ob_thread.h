@@ -61,7 +61,7 @@ OB_FN void ob_unqueue(ob_p ob OB_ARG, ob_task_p t OB_ARG)
 		return;
 	}
 	ob_thread_unlink(sv, t);
-	ob_server_update(ob, sv);
+	ob_server_masks(ob, sv, sv->node.over);
 }
 
 /* `t`, stopped and unqueued, sleeps: if it is the last thread of its server, the job is done. */
@@ -248,7 +248,7 @@ OB_FN void ob_ready(ob_p ob OB_ARG, ob_task_p t OB_ARG, u64 now)
 		return;
 	}
 	if (!woke)
-		ob_budget_check(ob, sv, now);
+		ob_budget_look(ob, sv, now);
 	else if (!sv->awake++)
 		ob_server_rouse(ob, sv, now);
 	/* Who sleeps now and then would not be looked at otherwise. */

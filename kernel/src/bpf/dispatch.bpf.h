@@ -112,18 +112,16 @@ static __always_inline void dispatch(s32 cpu, struct task_struct *prev, u64 now)
 			scx_bpf_task_set_slice(prev, found->slice);
 			return;
 		}
-		bpf_rcu_read_lock();
+		/* The kernel calls this in an RCU section: `p` stays. */
 		p = scx_bpf_tid_to_task(found->tid);
 		cpus = p ? cpus_of(p) : 0;
 		leaving = p && scx_bpf_task_cpu(p) != cpu && is_leaving(cpu);
 		if ((cpus & OB_BIT(cpu)) && !leaving) {
 			scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, found->slice, 0);
-			bpf_rcu_read_unlock();
 			if (!prev && shell->ob.engaged)
 				settle_clock(cpu);
 			return;
 		}
-		bpf_rcu_read_unlock();
 		if (leaving)
 			cpu_gone(cpu, now);
 		/* Affinities change, with or without (migrate_disable) a word to us. Who has gone
