@@ -48,7 +48,7 @@ OB_INLINE s64 ob_account_worth(u64 rate, u64 time)
 /* What those who run now have had that is not charged yet, ns. */
 OB_INLINE s64 ob_account_pending(ob_account_p a, u64 now)
 {
-	return (s64)(a->running * now - a->paid);
+	return (s64)(a->running * now - a->charged);
 }
 
 /* What is left in `a`, up to date, by what its threads have had, charged or not, ns. */
@@ -63,7 +63,7 @@ OB_INLINE void ob_account_run(ob_server_p sv, u32 by, u64 now)
 	if (!sv->account)
 		return;
 	sv->account->running += by;
-	sv->account->paid += (u64)(s64)(s32)by * now;
+	sv->account->charged += (u64)(s64)(s32)by * now;
 }
 
 /* As ob_account_fill. */
@@ -77,10 +77,10 @@ OB_INLINE void ob_account_pay(ob_account_p a, u64 now)
 	most = ob_account_worth(a->rate, OB_ACCOUNT_DEPTH) + ob_account_pending(a, now);
 	if (a->has > most)
 		a->has = most;
-	a->left += ob_account_worth(a->admitted, time);
+	a->unused += ob_account_worth(a->admitted, time);
 	most = ob_account_worth(a->admitted, OB_ACCOUNT_LEFT);
-	if (a->left > most)
-		a->left = most;
+	if (a->unused > most)
+		a->unused = most;
 }
 
 /* Brings `a` up to `now`. What is full is full beyond what is yet to be charged: else the payments
@@ -103,10 +103,10 @@ OB_FN void ob_account_draw(ob_account_p a OB_ARG, u64 now)
 		if (o == a && a->rate)
 			continue;
 		ob_account_fill(o, now);
-		if (o->left <= 0)
+		if (o->unused <= 0)
 			continue;
-		part = ob_min((u64)o->left, a->bill);
-		o->left -= (s64)part;
+		part = ob_min((u64)o->unused, a->bill);
+		o->unused -= (s64)part;
 		a->bill -= part;
 	}
 }
@@ -122,9 +122,9 @@ OB_INLINE void ob_account_use(ob_account_p a, u64 used)
 {
 	s64 least = -ob_account_worth(a->admitted, OB_ACCOUNT_LEFT);
 
-	a->left -= (s64)used;
-	if (a->left < least)
-		a->left = least;
+	a->unused -= (s64)used;
+	if (a->unused < least)
+		a->unused = least;
 }
 
 /* The account of `sv` pays for the `used` ns that the server has had. */
@@ -382,7 +382,7 @@ OB_FN void ob_account_part(ob_server_p sv OB_ARG, u64 now)
 	a->admitted -= sv->rate;
 	/* None runs; but a count that were wrong would stay. */
 	a->running -= sv->running;
-	a->paid -= sv->running * sv->charged;
+	a->charged -= sv->running * sv->charged;
 	sv->account = OB_NULL;
 }
 

@@ -26,7 +26,7 @@ OB_FN void ob_server_charge(ob_server_p sv OB_ARG, u64 now)
 			ob_account_charge(sv, used, now);
 	}
 	if (sv->account)
-		sv->account->paid += (now - sv->charged) * sv->running;
+		sv->account->charged += (now - sv->charged) * sv->running;
 	sv->charged = now;
 }
 

@@ -223,9 +223,9 @@ struct ob_account {
 	u64 admitted; /* Q/P of its reservations, likewise */
 	u64 since;    /* until when it has been paid */
 	s64 has;      /* ns; below 0: owes */
-	s64 left;     /* what its reservations have not used of late, ns; below 0: used ahead */
+	s64 unused;   /* of late by its reservations, ns; below 0: used ahead */
 	u64 bill;     /* what is being paid, ns */
-	u64 paid;     /* of each of its threads that run until when it has been charged: the sum */
+	u64 charged;  /* of each of its threads that run until when it has been charged: the sum */
 	u32 running;  /* those */
 	u32 id;
 	u32 count; /* of the first: no account has a greater number */

@@ -26,6 +26,7 @@ mod hsb_cpus;
 mod idle;
 mod late;
 mod leaving;
+mod lend;
 mod limit;
 mod linux24;
 mod marks;

@@ -17,6 +17,7 @@ mod samples;
 mod sections;
 mod sets;
 mod table;
+mod task;
 mod waits;
 mod work;
 mod write;

@@ -2,7 +2,7 @@
 //! Classes of tasks and servers of best effort, in files whose policies know them.
 
 use super::table::{Fault, Table, fault};
-use super::{Group, TaskSet, group, limits, parse};
+use super::{Group, TaskSet, group, limits, task};
 use crate::policy::Sets;
 use crate::rank::{Rank, Servers};
 
@@ -52,7 +52,7 @@ pub(super) fn servers(
     let each = Servers::each(wide);
     let period = period.map_or(each.period, |p| p.value);
     if let Some(budget) = &budget {
-        parse::check_budget(budget, period, period)?;
+        task::check_budget(budget, period, period)?;
     }
     let servers = Servers {
         count: count.map_or(each.count, |c| c.value as u32),

@@ -3,8 +3,8 @@
 
 use super::{Division, Entry, Group, Portion, cpus_of, within};
 use crate::rank::Servers;
-use crate::taskset::parse::check_budget;
 use crate::taskset::table::{At, Fault, Table, fault};
+use crate::taskset::task::check_budget;
 use crate::taskset::{TaskEntry, limits};
 use crate::units::{clip, format_duration};
 
