@@ -65,7 +65,7 @@ OB_INLINE void ob_budget_look(ob_p ob, ob_server_p sv, u64 now)
 {
 	if (sv->purse || sv->domain->up || ob_account_limits(sv) ||
 	    (sv->state == OB_READY && !sv->spent &&
-	     sv->e <= (s64)((now - sv->charged) * sv->running)))
+	     sv->e <= (s64)((now - ob_min(now, sv->charged)) * sv->running)))
 		ob_budget_check(ob, sv, now);
 }
 

@@ -209,13 +209,16 @@ OB_INLINE void ob_cash_begin(ob_p ob, ob_server_p sv, u64 now)
 		sv->steady++;
 }
 
-/* The job of `sv` has ended. */
+/* The job of `sv` has ended. After a mark the next one, which goes on with what is left, may have
+ * begun: it is seen then whether threads sleep (ob_server_unbegin). */
 OB_FN void ob_cash_leave(ob_p ob OB_ARG, ob_server_p sv OB_ARG, u64 now)
 {
 	ob_server_p to;
 	u64 spare;
 
 	ob_cash_return(ob, sv, now);
+	if (sv->awake)
+		return;
 	spare = sv->e > 0 && sv->s > now && ob_cash_shares(sv) ? ob_cash_spare(sv, now) : 0;
 	if (spare >= OB_CASH_LEAST) {
 		sv->lends = now + spare;

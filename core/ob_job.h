@@ -179,6 +179,7 @@ OB_FN void ob_server_unbegin(ob_p ob OB_ARG, ob_server_p sv OB_ARG, u64 now)
 	ob_server_restore(ob, sv, now);
 	ob_server_leave(ob, sv, now);
 	ob_place_unbegin(sv);
+	ob_policy_unbegun(ob, sv, now);
 }
 
 #endif

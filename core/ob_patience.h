@@ -38,8 +38,8 @@ OB_FN void ob_patience_over(ob_p ob OB_ARG, ob_server_p sv OB_ARG)
 	sv->outwaited = 0;
 }
 
-/* Nothing is to be waited for. The instant was seconds away: to take it out of the tree, and to put
- * it in again, with each switch costs more than an alarm for nothing, if it comes to that. */
+/* Nothing is to be waited for. The instant, seconds away, and the node in the tree stay: to take it
+ * out, and to put it in again, with each switch costs more than an alarm for nothing now and then. */
 OB_INLINE void ob_patience_end(ob_p ob, ob_server_p sv)
 {
 	sv->due.at[OB_DUE_PATIENCE] = 0;

@@ -86,9 +86,11 @@ OB_FN u64 ob_group_lasts(ob_server_p sv OB_ARG)
 	return t;
 }
 
-/* Sets c->timer: when the dispatcher must look at what runs here again. The server has just been
- * charged. Who is to leave the CPU has been kicked for: looking again at once would change nothing,
- * and keep the kernel in the timer's interrupt. */
+/* Sets c->timer: when the dispatcher must look at what runs here again. Instants are told from when
+ * the server was charged, a while ago at a pick (ob_budget_look): those of keys that grow as it
+ * runs may be past then, and are told anew when they ring. Accounts and purses are up to date. Who
+ * is to leave the CPU has been kicked for: looking again at once would change nothing, and keep the
+ * kernel in the timer's interrupt. */
 OB_FN void ob_arm(ob_p ob OB_ARG, ob_cpu_p c OB_ARG)
 {
 	ob_server_p sv = c->server;

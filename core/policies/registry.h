@@ -79,6 +79,13 @@ OB_POLICY_HOOK(exhausted)
 OB_POLICY_HOOK(completed)
 OB_POLICY_HOOK(replenished)
 
+/* What a mark began was no job: all threads sleep. So only now is what is left nobody's. */
+OB_INLINE void ob_policy_unbegun(ob_p ob, ob_server_p sv, u64 now)
+{
+	if (sv->kind == OB_KIND_CASH)
+		ob_cash_leave(ob, sv, now);
+}
+
 /* Whether sv's budget is enforced. Who is split goes on by what it has used. */
 OB_INLINE int ob_policy_enforces(ob_server_p sv)
 {

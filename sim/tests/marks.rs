@@ -172,8 +172,8 @@ fn a_second_job_in_the_same_cycle_gets_no_budget_of_its_own() {
 }
 
 /// Owed jobs that are late, in a set of two tasks on one CPU.
-fn owed_late(policy: &str, tasks: &[(u64, u64, &str, bool)]) -> u64 {
-    let mut text = String::from("cpus = 1\nduration = \"3s\"\nseed = 315309921\n");
+fn owed_late(policy: &str, tasks: &[(u64, u64, &str, bool)], seed: u64) -> u64 {
+    let mut text = format!("cpus = 1\nduration = \"3s\"\nseed = {seed}\n");
     for (i, (period, budget, work, marks)) in tasks.iter().enumerate() {
         text += &format!(
             "[[task]]\nname = \"{i}\"\nperiod = \"{period}ns\"\nbudget = \"{budget}ns\"\nmarks = {marks}\n\
@@ -197,9 +197,14 @@ fn who_is_behind_and_marks_a_job_is_late_for_nobody_but_itself() {
         (4_578_000, 2_886_752, "{ constant = \"2886752ns\" }", false),
         (4_896_000, 1_563_924, "{ uniform = [\"1ns\", \"3127849ns\"] }", true),
     ];
+    // What was left of a budget at a mark went to who had run dry, and was missing in the next job: 15 ms late.
+    let third = [
+        (28_566_000, 16_036_676, "{ constant = \"19244011ns\" }", true),
+        (29_064_000, 11_280_019, "{ uniform = [\"1ns\", \"22560038ns\"] }", true),
+    ];
     for policy in CORE.iter().filter(|p| p.order == Order::PARTITIONED_EDF && p.server.isolates()) {
-        for tasks in [first, second] {
-            assert_eq!(owed_late(policy.name, &tasks), 0, "{}", policy.name);
+        for (tasks, seed) in [(first, 315309921), (second, 315309921), (third, 1)] {
+            assert_eq!(owed_late(policy.name, &tasks, seed), 0, "{}", policy.name);
         }
     }
 }
