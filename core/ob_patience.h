@@ -39,7 +39,8 @@ OB_FN void ob_patience_over(ob_p ob OB_ARG, ob_server_p sv OB_ARG)
 }
 
 /* Nothing is to be waited for. The instant, seconds away, and the node in the tree stay: to take it
- * out, and to put it in again, with each switch costs more than an alarm for nothing now and then. */
+ * out, and to put it in again, with each switch costs more than an alarm for nothing now and then.
+ */
 OB_INLINE void ob_patience_end(ob_p ob, ob_server_p sv)
 {
 	sv->due.at[OB_DUE_PATIENCE] = 0;
