@@ -27,18 +27,7 @@ struct Task {
 /// A reservation of the first CPU.
 fn reservation(policy: &CorePolicy, budget: u64, period: u64) -> Reservation {
     let kind = onbeat_core::server_policies().iter().position(|n| *n == policy.server.name());
-    Reservation {
-        budget,
-        period,
-        deadline: period,
-        cpus: 1,
-        domain: 0,
-        kind: kind.unwrap() as u32,
-        order: policy.order.number(),
-        marks: false,
-        apart: false,
-        split: None,
-    }
+    crate::common::reservation(budget, period, kind.unwrap() as u32, policy.order.number())
 }
 
 /// Plays for `seconds`, with users bound to `share` thousandths of all CPUs, beside `hogs` of best effort.

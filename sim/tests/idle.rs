@@ -8,6 +8,8 @@ use onbeat_model::taskset::Overheads;
 use onbeat_sim::{Core, Detail, Engine, Load, NICE_0, Reservation};
 use proptest::prelude::*;
 
+use crate::common;
+
 const MS: u64 = 1_000_000;
 const CPUS: u32 = 3;
 
@@ -28,18 +30,8 @@ fn reservation((tens, share, _, cpus): Task, policy: &CorePolicy) -> Reservation
     let period = tens * 10 * MS;
     let server = policy.server.name();
     let kind = onbeat_core::server_policies().iter().position(|n| *n == server);
-    Reservation {
-        budget: period * share / 1_000,
-        period,
-        deadline: period,
-        cpus,
-        domain: 0,
-        kind: kind.unwrap() as u32,
-        order: policy.order.number(),
-        marks: false,
-        apart: false,
-        split: None,
-    }
+    let (budget, order) = (period * share / 1_000, policy.order.number());
+    Reservation { cpus, ..common::reservation(budget, period, kind.unwrap() as u32, order) }
 }
 
 fn load(task: Task, r: &Reservation) -> Load {

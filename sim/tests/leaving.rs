@@ -4,6 +4,8 @@
 use onbeat_core::ffi;
 use onbeat_sim::{Core, NOBODY, Reservation};
 
+use crate::common::reservation;
+
 const MS: u64 = 1_000_000;
 
 /// Two CPUs in one domain; task 0, with a reservation, and task 1, without, may use CPU 1 only.
@@ -14,16 +16,8 @@ fn system(kind: usize) -> Core {
     core.reserve(
         0,
         &Reservation {
-            budget: 10 * MS,
-            period: 20 * MS,
-            deadline: 20 * MS,
             cpus: 0b10,
-            domain: 0,
-            kind: kind as u32,
-            order: ffi::OB_ORDER_EDF,
-            marks: false,
-            apart: false,
-            split: None,
+            ..reservation(10 * MS, 20 * MS, kind as u32, ffi::OB_ORDER_EDF)
         },
     );
     core

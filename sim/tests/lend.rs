@@ -4,24 +4,11 @@
 use onbeat_core::ffi;
 use onbeat_model::event::EventKind;
 use onbeat_model::taskset::Overheads;
-use onbeat_sim::{Core, Detail, Engine, Load, NICE_0, Reservation};
+use onbeat_sim::{Core, Detail, Engine, Load, NICE_0};
+
+use crate::common::reservation;
 
 const MS: u64 = 1_000_000;
-
-fn reservation(kind: usize, budget: u64, period: u64) -> Reservation {
-    Reservation {
-        budget: budget * MS,
-        period: period * MS,
-        deadline: period * MS,
-        cpus: 1,
-        domain: 0,
-        kind: kind as u32,
-        order: ffi::OB_ORDER_EDF,
-        marks: false,
-        apart: false,
-        split: None,
-    }
-}
 
 /// How late at most, in ms, a movie of 16 ms in 40 is that needs a whole CPU for 400 ms from `first` ms on, beside a
 /// loop of 20 ms in 100 that has not slept since 0.
@@ -29,7 +16,7 @@ fn late_beside_a_loop(kind: usize, first: u64) -> u64 {
     let mut core = Core::new(1, 1, 0, 0, 2, 0);
     for (i, (budget, period)) in [(20, 100), (16, 40)].into_iter().enumerate() {
         core.init_task(i, 1, NICE_0);
-        core.reserve(i, &reservation(kind, budget, period));
+        core.reserve(i, &reservation(budget * MS, period * MS, kind as u32, ffi::OB_ORDER_EDF));
     }
     let movie = Load::Jobs {
         first: first * MS,

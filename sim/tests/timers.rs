@@ -3,7 +3,9 @@
 //! kernel then never gets from the interrupt to the switch that it was asked for.
 
 use onbeat_core::ffi;
-use onbeat_sim::{Core, NOBODY, Reservation};
+use onbeat_sim::{Core, NOBODY};
+
+use crate::common::reservation;
 
 const MS: u64 = 1_000_000;
 
@@ -19,21 +21,7 @@ fn running_under(kind: usize, budget: u64, share_permille: u32, at: u64) -> Core
     let mut core = Core::new(1, 1, share_permille, MS, 2, 0);
     core.init_task(0, 1, onbeat_sim::NICE_0);
     core.init_task(1, 1, onbeat_sim::NICE_0);
-    core.reserve(
-        0,
-        &Reservation {
-            budget,
-            period: 10 * MS,
-            deadline: 10 * MS,
-            cpus: 1,
-            domain: 0,
-            kind: kind as u32,
-            order: ffi::OB_ORDER_EDF,
-            marks: false,
-            apart: false,
-            split: None,
-        },
-    );
+    core.reserve(0, &reservation(budget, 10 * MS, kind as u32, ffi::OB_ORDER_EDF));
     core.ready(0, at);
     core.ready(1, at);
     assert_eq!(core.pick(0, NOBODY, at), 0);

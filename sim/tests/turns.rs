@@ -5,32 +5,18 @@
 
 use std::path::Path;
 
+use crate::common::reservation;
 use crate::common::shell::{Part, endless, play};
 use onbeat_core::ffi;
 use onbeat_model::event::EventKind;
 use onbeat_model::policy::CORE;
 use onbeat_model::taskset::TaskSet;
-use onbeat_sim::{Core, Reservation, simulate};
+use onbeat_sim::{Core, simulate};
 
 const MS: u64 = 1_000_000;
 const US: u64 = 1_000;
 /// `OB_PATIENCE`, and what may run before who has lost it.
 const PATIENT: u64 = 3_100 * MS;
-
-fn reservation(period: u64, budget: u64, kind: u32, order: u32) -> Reservation {
-    Reservation {
-        budget,
-        period,
-        deadline: period,
-        cpus: 1,
-        domain: 0,
-        kind,
-        order,
-        marks: false,
-        apart: false,
-        split: None,
-    }
-}
 
 /// One CPU, `tasks` tasks, a share for best effort.
 fn core(tasks: usize, share: u32) -> Core {
@@ -51,11 +37,11 @@ fn kind(name: &str) -> u32 {
 fn siblings_share_evenly_though_each_is_interrupted_before_its_turn_is_over() {
     for kind in kinds() {
         let mut core = core(4, 0);
-        core.reserve(0, &reservation(100 * MS, 80 * MS, kind, ffi::OB_ORDER_RM));
+        core.reserve(0, &reservation(80 * MS, 100 * MS, kind, ffi::OB_ORDER_RM));
         core.join(1, 0);
         core.join(2, 0);
         // Turns are 4 ms; this one comes every 2 ms.
-        core.reserve(3, &reservation(2 * MS, 200 * US, kind, ffi::OB_ORDER_RM));
+        core.reserve(3, &reservation(200 * US, 2 * MS, kind, ffi::OB_ORDER_RM));
         let often = Part { first: 0, work: 100 * US, period: 2 * MS };
         let got = play(core, &[endless(0), endless(0), endless(0), often], 1000 * MS);
         let most = got[..3].iter().map(|g| g.had).max().unwrap();
@@ -71,7 +57,7 @@ fn threads_of_a_hard_reservation_that_rests_for_long_run_within_seconds_and_litt
     for siblings in [2, 3, 70, 1000] {
         for hogs in [0, 3] {
             let mut core = core(siblings + hogs, 50);
-            let tiny = reservation(8_000 * MS, 50 * US, kind("cbs-hard"), ffi::OB_ORDER_EDF);
+            let tiny = reservation(50 * US, 8_000 * MS, kind("cbs-hard"), ffi::OB_ORDER_EDF);
             core.reserve(0, &tiny);
             (1..siblings).for_each(|i| core.join(i, 0));
             let got = play(core, &vec![endless(0); siblings + hogs], 60_000 * MS);
@@ -90,7 +76,7 @@ fn siblings_share_evenly_though_their_budget_ends_with_a_turn() {
     for kind in kinds() {
         for budget in 1..6 {
             let mut core = core(3, 0);
-            core.reserve(0, &reservation(20 * MS, budget * MS, kind, ffi::OB_ORDER_EDF));
+            core.reserve(0, &reservation(budget * MS, 20 * MS, kind, ffi::OB_ORDER_EDF));
             core.join(1, 0);
             core.join(2, 0);
             let got = play(core, &[endless(0); 3], 6_000 * MS);
@@ -105,9 +91,9 @@ fn siblings_share_evenly_though_their_budget_ends_with_a_turn() {
 fn a_crowd_in_a_small_reservation_takes_turns_short_enough_for_all_to_run_within_seconds() {
     for kind in kinds() {
         let mut core = core(41, 0);
-        core.reserve(0, &reservation(300 * MS, 3 * MS, kind, ffi::OB_ORDER_EDF));
+        core.reserve(0, &reservation(3 * MS, 300 * MS, kind, ffi::OB_ORDER_EDF));
         (1..40).for_each(|i| core.join(i, 0));
-        core.reserve(40, &reservation(10 * MS, 9_900 * US, kind, ffi::OB_ORDER_EDF));
+        core.reserve(40, &reservation(9_900 * US, 10 * MS, kind, ffi::OB_ORDER_EDF));
         let mut parts = vec![endless(0); 40];
         parts.push(Part { first: 0, work: 9_900 * US, period: 10 * MS });
         let got = play(core, &parts, 30_000 * MS);
@@ -119,8 +105,8 @@ fn a_crowd_in_a_small_reservation_takes_turns_short_enough_for_all_to_run_within
 fn every_sibling_gets_a_turn_when_their_reservation_has_lost_its_patience() {
     // Kind 0 has no server: the first reservation never ends, and is before the other for ever.
     let mut core = core(6, 0);
-    core.reserve(0, &reservation(10 * MS, MS, 0, ffi::OB_ORDER_RM));
-    core.reserve(1, &reservation(100 * MS, MS, 0, ffi::OB_ORDER_RM));
+    core.reserve(0, &reservation(MS, 10 * MS, 0, ffi::OB_ORDER_RM));
+    core.reserve(1, &reservation(MS, 100 * MS, 0, ffi::OB_ORDER_RM));
     (2..6).for_each(|i| core.join(i, 1));
     let got = play(core, &[endless(0); 6], 5_000 * MS);
     assert!(got[1..6].iter().all(|g| g.had >= 4 * MS), "{got:?}");
@@ -131,8 +117,8 @@ fn every_sibling_gets_a_turn_when_their_reservation_has_lost_its_patience() {
 fn nor_does_a_used_up_budget_take_these_turns_away() {
     for (kind, budget, threads) in [("cbs", 1, 2), ("cbs", 3, 4), ("fcbs", 1, 2)] {
         let mut core = core(threads + 1, 0);
-        core.reserve(0, &reservation(10 * MS, 5 * MS, self::kind(kind), ffi::OB_ORDER_RM));
-        core.reserve(1, &reservation(100 * MS, budget * MS, self::kind(kind), ffi::OB_ORDER_RM));
+        core.reserve(0, &reservation(5 * MS, 10 * MS, self::kind(kind), ffi::OB_ORDER_RM));
+        core.reserve(1, &reservation(budget * MS, 100 * MS, self::kind(kind), ffi::OB_ORDER_RM));
         (2..=threads).for_each(|i| core.join(i, 1));
         let got = play(core, &vec![endless(0); threads + 1], 30_000 * MS);
         assert!(got.iter().all(|g| g.waited < 2 * PATIENT), "{kind} {budget} ms: {got:?}");
@@ -145,8 +131,8 @@ fn whoever_used_idle_time_is_served_within_seconds_when_others_come() {
         for order in [ffi::OB_ORDER_EDF, ffi::OB_ORDER_EDZL, ffi::OB_ORDER_RM] {
             // Alone for 30 s it has pushed a soft server's deadline 270 s ahead.
             let mut core = core(2, 0);
-            core.reserve(0, &reservation(10 * MS, MS, kind, order));
-            core.reserve(1, &reservation(10 * MS, 5 * MS, kind, order));
+            core.reserve(0, &reservation(MS, 10 * MS, kind, order));
+            core.reserve(1, &reservation(5 * MS, 10 * MS, kind, order));
             let got = play(core, &[endless(0), endless(30_000 * MS)], 90_000 * MS);
             assert!(got.iter().all(|g| g.waited < PATIENT), "kind {kind}, order {order}: {got:?}");
         }
@@ -156,8 +142,8 @@ fn whoever_used_idle_time_is_served_within_seconds_when_others_come() {
 #[test]
 fn who_is_urgent_and_passes_a_baton_does_not_stay_so_for_ever() {
     let mut core = core(3, 0);
-    core.reserve(0, &reservation(10 * MS, MS, 0, ffi::OB_ORDER_RM));
-    core.reserve(1, &reservation(100 * MS, MS, 0, ffi::OB_ORDER_RM));
+    core.reserve(0, &reservation(MS, 10 * MS, 0, ffi::OB_ORDER_RM));
+    core.reserve(1, &reservation(MS, 100 * MS, 0, ffi::OB_ORDER_RM));
     core.join(2, 1);
     // Its two threads are awake in turns, so that its job never ends.
     let first = Part { first: 0, work: 110 * US, period: 200 * US };

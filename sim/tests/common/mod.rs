@@ -21,6 +21,22 @@ use proptest::prelude::*;
 
 /// Times of the random systems are multiples of this, ns.
 pub const STEP: u64 = 100_000;
+/// A reservation of CPU 0, its number that of the domain; times in ns.
+pub fn reservation(budget: u64, period: u64, kind: u32, order: u32) -> Reservation {
+    Reservation {
+        budget,
+        period,
+        deadline: period,
+        cpus: 1,
+        domain: 0,
+        kind,
+        order,
+        marks: false,
+        apart: false,
+        split: None,
+    }
+}
+
 /// A periodic task; times in ns.
 #[derive(Clone)]
 pub struct Task {
