@@ -289,7 +289,7 @@ impl Conductor {
         self.remember(&format!("CPU {cpu} {way}"));
         let file = format!("/sys/devices/system/cpu/cpu{cpu}/online");
         let begin = Instant::now();
-        let watch = Watch::after(HOTPLUG_SLOW);
+        let watch = Watch::after(HOTPLUG_SLOW, "a CPU that comes or goes");
         fs::write(file, if on { "1" } else { "0" })
             .with_context(|| format!("CPU {cpu} does not go {way}"))?;
         let took = begin.elapsed();

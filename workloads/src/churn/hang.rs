@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Where the kernel hangs while a CPU comes or goes: who wants to run, who waits in the kernel and for what.
+//! Where the kernel hangs while a CPU comes or goes, or a scheduler ends: who wants to run, who waits in the kernel and for what.
 
 use std::fmt::Write;
 use std::fs;
@@ -20,8 +20,8 @@ pub struct Watch {
 }
 
 impl Watch {
-    /// Looks around after this time, and once more after twice as long.
-    pub fn after(time: Duration) -> Self {
+    /// Looks around after this time, and once more after twice as long, when `what` hangs.
+    pub fn after(time: Duration, what: &'static str) -> Self {
         let (done, wait) = channel();
         let thread = thread::spawn(move || {
             let _ = sys::set_class(0, Class::Fifo { priority: 98, reset_on_fork: true });
@@ -32,7 +32,7 @@ impl Watch {
                 }
                 let sight = look();
                 // At once: who waits for the CPU may wait for ever.
-                eprintln!("onbeat-churn: a CPU that comes or goes hangs{sight}");
+                eprintln!("onbeat-churn: {what} hangs{sight}");
                 seen.get_or_insert_with(String::new).push_str(&sight);
             }
             seen

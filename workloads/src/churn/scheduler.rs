@@ -10,6 +10,7 @@ use anyhow::{Context, Result, bail, ensure};
 use onbeat_client::Service;
 use onbeat_model::protocol::Request;
 
+use super::hang::Watch;
 use crate::sys::{self, Class};
 
 const STATE: &str = "/sys/kernel/sched_ext/state";
@@ -94,6 +95,7 @@ impl Scheduler {
         // SAFETY: our own child, not waited for.
         unsafe { libc::kill(child.id() as i32, signal) };
         let begin = Instant::now();
+        let watch = Watch::after(LOADING / 4, "a scheduler that is to end");
         let status = loop {
             if let Some(status) = child.try_wait()? {
                 break status;
@@ -107,6 +109,7 @@ impl Scheduler {
             ensure!(begin.elapsed() < LOADING, "the kernel keeps the dead scheduler");
             std::thread::sleep(Duration::from_millis(1));
         }
+        drop(watch);
         Ok(())
     }
 
