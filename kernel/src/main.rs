@@ -380,6 +380,8 @@ impl Session<'_> {
     /// Unloads the scheduler, then does the rest.
     fn end(mut self) -> Result<ExitCode> {
         notify(NotifyState::Stopping);
+        // Among a crowd it would take minutes until nobody is scheduled by it any more.
+        let _raised = Raised::now();
         self.signals.stop.store(true, Ordering::Relaxed);
         let scheduler = &mut self.service.book.engine;
         let costs = scheduler.costs();

@@ -129,6 +129,13 @@ void BPF_STRUCT_OPS(onbeat_enqueue, struct task_struct *p, u64 enq_flags)
 		to_anybody(p, enq_flags);
 		return;
 	}
+	/* Until the service has ended nobody is rid of the scheduler: in a crowd that took minutes.
+	 */
+	if (p->tgid == service && (p->signal->flags & SIGNAL_GROUP_EXIT)) {
+		t->cpus = cpus_of(p);
+		scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, BE_SLICE, enq_flags | SCX_ENQ_PREEMPT);
+		return;
+	}
 	if ((enq_flags & (SCX_ENQ_WAKEUP | SCX_ENQ_CPU_SELECTED)) == SCX_ENQ_WAKEUP)
 		beat_woke(t, p->se.sum_exec_runtime);
 	if (is_exiled(p, t)) {
