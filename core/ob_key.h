@@ -88,6 +88,7 @@ OB_FN void ob_server_admit(ob_p ob OB_ARG, ob_server_p sv OB_ARG)
 {
 	u64 most = ob_min(sv->period, sv->deadline);
 
+	ob_share_admit(ob, sv);
 	sv->counted = !!ob_pledges(sv);
 	if (sv->counted) {
 		sv->share = (sv->budget << OB_SHARE_BITS) / ob_max(most, 1) + 1;
@@ -95,6 +96,8 @@ OB_FN void ob_server_admit(ob_p ob OB_ARG, ob_server_p sv OB_ARG)
 			sv->domain->shortest = most;
 		if (!sv->domain->bandwidth || sv->budget > sv->domain->largest)
 			sv->domain->largest = sv->budget;
+		if (!sv->domain->bandwidth || sv->share > sv->domain->densest)
+			sv->domain->densest = sv->share;
 		sv->domain->bandwidth += sv->share;
 		ob_pledge(sv);
 		return;
@@ -106,6 +109,7 @@ OB_FN void ob_server_admit(ob_p ob OB_ARG, ob_server_p sv OB_ARG)
 /* It is no more. */
 OB_FN void ob_server_dismiss(ob_p ob OB_ARG, ob_server_p sv OB_ARG)
 {
+	ob_share_dismiss(ob, sv);
 	ob_unpledge(sv);
 	if (sv->counted) {
 		sv->domain->bandwidth -= sv->share;

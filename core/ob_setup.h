@@ -19,8 +19,9 @@ OB_INLINE int ob_init(ob_p ob, u32 nr_cpus, u32 nr_domains, u32 share_permille, 
 	ob->nr_domains = nr_domains;
 	ob->alarm_at = OB_NEVER;
 	ob->share_permille = share_permille;
-	ob->share_quantum = share_permille ? quantum : 0;
-	ob->share_period = share_permille ? quantum * 1000 / share_permille : 0;
+	ob->share_whole = share_permille ? quantum : 0;
+	if (share_permille)
+		ob_share_divide(ob, quantum);
 	ob->slice = OB_SLICE;
 	ob->vtime = OB_OTHERS_BEGIN;
 	ob->best_effort.random = 0x9E3779B9u;

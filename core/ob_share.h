@@ -20,12 +20,49 @@
 /* How much of the share both worlds serve at a time, ns. */
 #define OB_SHARE_QUANTUM 1000000
 
+/* Where several CPUs serve one queue a quantum keeps who has no laxity left from one of them, and
+ * several fall together. There it is at most such a part of any relative deadline; and never less
+ * than so many ns, as each costs two switches. docs/slack.md says what was measured. */
+#define OB_SHARE_PART 40
+#define OB_SHARE_SHORTEST 100000
+
 /* Best-effort and idle time that a CPU can put by, ns: as much as lets a second of an overload
  * still hold the share less half a percent point: 0.5 % of 1 s, less two quanta. */
 #define OB_SHARE_AHEAD 3000000
 
 /* How far best effort can be behind its share of a CPU, ns: a quantum is owed, another grows. */
 #define OB_SHARE_LAG (2 * OB_SHARE_QUANTUM + OB_SHARE_AHEAD)
+
+/* The share is served in quanta of so many ns from the next one on. */
+OB_INLINE void ob_share_divide(ob_p ob, u64 quantum)
+{
+	ob->share_quantum = quantum;
+	ob->share_period = quantum * 1000 / ob->share_permille;
+}
+
+/* `sv` is part of its domain from now on. Quanta grow again when the last brief one has gone. */
+OB_FN void ob_share_admit(ob_p ob OB_ARG, ob_server_p sv OB_ARG)
+{
+	u64 most = ob_min(sv->period, sv->deadline) / OB_SHARE_PART, cpus = sv->domain->cpus;
+
+	sv->brief = most < ob->share_whole && (cpus & (cpus - 1)) && !sv->domain->up;
+	if (!sv->brief)
+		return;
+	ob->briefs++;
+	most = ob_max(most, OB_SHARE_SHORTEST);
+	if (most < ob->share_quantum)
+		ob_share_divide(ob, most);
+}
+
+/* It is no more. */
+OB_FN void ob_share_dismiss(ob_p ob OB_ARG, ob_server_p sv OB_ARG)
+{
+	if (!sv->brief)
+		return;
+	sv->brief = 0;
+	if (!--ob->briefs)
+		ob_share_divide(ob, ob->share_whole);
+}
 
 /* Whether best-effort work waits that may run on these CPUs, or what is served in its place. */
 OB_INLINE int ob_share_waiting(ob_p ob, u64 cpus)

@@ -25,6 +25,12 @@
 
 /* Slack of a CPU below which a domain is tight, ns: what an alarm may be late by. */
 #define OB_SLACK_LEAST 100000ULL
+/* What each of several CPUs keeps of it besides, ns: where less than so many thousandths of them,
+ * or of one that a server needs, are unreserved, or somebody has a relative deadline below that,
+ * ns. The gap is necessary there and not sufficient; docs/slack.md has what that changed. */
+#define OB_SLACK_SPARE 200000ULL
+#define OB_SLACK_UNRESERVED 30ULL
+#define OB_SLACK_BRIEF 12000000ULL
 /* A tight domain is looked at after so long again, ns: as long as the slack that is missing takes
  * to come if all CPUs rest, within these bounds. */
 #define OB_SLACK_SOONEST 50000ULL
@@ -70,6 +76,18 @@ OB_INLINE u64 ob_slack_ahead(ob_p ob, ob_cpu_p c, u64 now)
 	if (c->use == OB_USE_RESERVED && now > c->since)
 		used = (now - c->since) * ob->share_permille / (1000 - ob->share_permille);
 	return paid > used ? paid - used : 0;
+}
+
+/* What the CPUs of `d` keep of the slack. */
+OB_INLINE s64 ob_slack_spare(ob_p ob, ob_domain_p d)
+{
+	u64 most = ((1000 - ob->share_permille) << OB_SHARE_BITS) / 1000;
+
+	most -= ob_min(most, (OB_SLACK_UNRESERVED << OB_SHARE_BITS) / 1000);
+	if (d->sum.cpus < 2 || (d->shortest >= OB_SLACK_BRIEF && d->densest <= most &&
+				d->bandwidth <= d->sum.cpus * most))
+		return 0;
+	return (s64)(d->sum.cpus * OB_SLACK_SPARE);
 }
 
 /* CPUs of `d`, and what best effort is owed there beside its share, as far as it counts by `first`
@@ -202,7 +220,6 @@ OB_FN void ob_slack_reckon(ob_p ob OB_ARG, ob_domain_p d OB_ARG, u64 now)
 	if (!n)
 		return;
 	d->sum.shares = 0;
-	d->sum.owed = 0;
 	d->sum.since = 0;
 	d->sum.near = 0;
 	d->sum.past = n;
@@ -211,6 +228,7 @@ OB_FN void ob_slack_reckon(ob_p ob OB_ARG, ob_domain_p d OB_ARG, u64 now)
 	if (ob->share_period)
 		d->sum.fresh = ob_min(d->sum.fresh, ob->share_period);
 	ob_slack_cpus(ob, d, ob_min(n->key > now ? n->key - now : 0, d->sum.fresh), now);
+	d->sum.owed = ob_slack_spare(ob, d);
 	/* With too many there is no slack; who may want some is seen among the first of them. */
 	if (d->uncounted || d->pledges.count > OB_SLACK_MOST)
 		d->sum.least = 0;

@@ -224,6 +224,24 @@ OB_FN void ob_wake_other(ob_p ob OB_ARG, ob_task_p t OB_ARG, u64 now)
 		ob_others_wake(ob, t, now);
 }
 
+/* `t` of `sv` waits. If `sv` was held where its CPUs could not do what it asks, and is free again,
+ * it begins anew where it is late: nobody shared that lateness, and to make up for it would make
+ * others late. */
+OB_INLINE void ob_thread_freed(ob_p ob, ob_server_p sv, ob_task_p t, u64 now)
+{
+	if (sv->cpus & ~t->cpus) {
+		sv->held = 1;
+		return;
+	}
+	if (!sv->held)
+		return;
+	sv->held = 0;
+	if (sv->state == OB_READY && ob_place_keeps(sv) == OB_LATE_ISOLATED) {
+		ob_place_take_up(ob, sv, now);
+		ob_server_requeue(ob, sv);
+	}
+}
+
 /*
  * Thread `t` wants to run: it woke, or was interrupted; then it goes before its siblings, unless
  * its turn is over. Idempotent.
@@ -254,6 +272,7 @@ OB_FN void ob_ready(ob_p ob OB_ARG, ob_task_p t OB_ARG, u64 now)
 	/* Who sleeps now and then would not be looked at otherwise. */
 	if (woke && ob_server_top(sv)->account)
 		ob_account_check(ob, ob_server_top(sv), now);
+	ob_thread_freed(ob, sv, t, now);
 	ob_thread_link(ob, sv, t, at_head);
 	if (sv->state == OB_RESTS) {
 		ob_patience_sync(ob, sv);

@@ -154,6 +154,8 @@ struct ob_server {
 	struct ob_server OB_ARENA *next; /* a free slot: the next free one */
 	u8 used;    /* slot: 0 free, 1 taken, 2 being released, takes no more threads */
 	u8 counted; /* its share is in domain->bandwidth */
+	u8 brief;   /* it is counted in ob->briefs */
+	u8 held;    /* the last of its threads to wait may not go wherever it is served */
 	u8 demoted; /* best effort's equal */
 	u8 spent;   /* no budget is left until the next, only slack */
 	u8 later;   /* its job runs on the budget of a later period */
@@ -266,6 +268,7 @@ struct ob_domain {
 	u64 pledged;            /* of those in `pledges` */
 	u64 shortest;           /* no relative deadline of theirs is shorter, ns */
 	u64 largest;            /* no budget of theirs is larger, ns */
+	u64 densest;            /* no share of theirs is larger, 2^-OB_SHARE_BITS */
 	u64 looked;             /* when its slack was reckoned last */
 	u32 uncounted;          /* servers whose demand is not known: there is no slack then */
 	u32 split;              /* windows of split servers: sporadic ones, tested as such */
@@ -355,6 +358,8 @@ struct ob {
 	u64 outwaited;            /* turns these are to have */
 	u64 share_ready;          /* CPUs that owe best-effort work a quantum */
 	u64 share_quantum;        /* ns served at a time; 0: no share is guaranteed */
+	u64 share_whole;          /* the same where no server is brief, ... */
+	u64 briefs;               /* ... and how many are (ob_share.h) */
 	u64 share_period;         /* a CPU owes one quantum in so long, ns */
 	u64 share_permille;
 	u64 slice; /* best-effort time slice, ns */

@@ -10,6 +10,7 @@ mod auto;
 mod beats;
 mod berate;
 mod best;
+mod brief;
 mod budgets;
 mod capacities;
 mod cheats;
