@@ -6,6 +6,9 @@
 #include "ob_budget.h"
 #include "ob_draw.h"
 
+/* Who has so much more to do than can be in time, ns, has been held. */
+#define OB_HELD_BEHIND 2000000ULL
+
 /* Links a ready thread into its server's list, at the head if it was interrupted. */
 OB_INLINE void ob_thread_link(ob_p ob, ob_server_p sv, ob_task_p t, int at_head)
 {
@@ -225,8 +228,8 @@ OB_FN void ob_wake_other(ob_p ob OB_ARG, ob_task_p t OB_ARG, u64 now)
 }
 
 /* `t` of `sv` waits. If `sv` was held where its CPUs could not do what it asks, and is free again,
- * it begins anew where it is late: nobody shared that lateness, and to make up for it would make
- * others late. */
+ * it begins anew where it has fallen behind: nobody shared that lateness, and to make up for it
+ * would make others late. (The kernel holds threads for moments, too: that is no reason.) */
 OB_INLINE void ob_thread_freed(ob_p ob, ob_server_p sv, ob_task_p t, u64 now)
 {
 	if (sv->cpus & ~t->cpus) {
@@ -236,8 +239,10 @@ OB_INLINE void ob_thread_freed(ob_p ob, ob_server_p sv, ob_task_p t, u64 now)
 	if (!sv->held)
 		return;
 	sv->held = 0;
-	if (sv->state == OB_READY && ob_place_keeps(sv) == OB_LATE_ISOLATED) {
-		ob_place_take_up(ob, sv, now);
+	if (sv->state == OB_READY && sv->e > 0 && !ob_place_moves(sv) &&
+	    sv->s + OB_HELD_BEHIND <= now + (u64)sv->e && ob_place_keeps(sv) == OB_LATE_ISOLATED) {
+		sv->shift = 0;
+		ob_place_fresh(ob, sv, now);
 		ob_server_requeue(ob, sv);
 	}
 }

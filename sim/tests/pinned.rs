@@ -4,7 +4,7 @@
 
 use std::path::Path;
 
-use crate::common::policy;
+use crate::common::{policy, reservation};
 use onbeat_core::ffi;
 use onbeat_model::metrics::detailed;
 use onbeat_model::policy::{CORE, CorePolicy, Sets};
@@ -167,5 +167,25 @@ fn who_is_late_for_its_groups_budget_catches_up() {
         let late = tasks[0].tardiness_max_ms;
         assert!(late < 100.0, "{server}: {late} ms");
         assert_eq!(tasks[2].misses, 0, "{server}");
+    }
+}
+
+#[test]
+fn who_is_held_for_a_moment_keeps_its_deadline() {
+    let kind = onbeat_core::server_policies().iter().position(|n| *n == "cbs-hard").unwrap() as u32;
+    let mut core = Core::new(2, 1, 50, MS, 3, 0);
+    for i in 0..3 {
+        core.init_task(i, 3, NICE_0);
+        let of = reservation(9 * MS, PERIOD, kind, ffi::OB_ORDER_EDZL);
+        core.reserve(i, &Reservation { cpus: 3, ..of });
+    }
+    let loads = vec![Load::Endless, Load::Endless, Load::Endless];
+    let mut engine = Engine::new(core, 2, loads, Overheads::default(), Detail::Jobs);
+    engine.run(3 * MS, 3 * MS);
+    let waits = (0..3).find(|i| engine.core().waits(*i)).expect("three want two CPUs");
+    for cpus in [1, 3] {
+        engine.change(|core, now| core.hold(waits, cpus, now));
+        // 9 of the 17 ms that are left are more than its part of them: as who has slept it would begin anew.
+        assert_eq!(engine.core().server(waits).s, PERIOD);
     }
 }
