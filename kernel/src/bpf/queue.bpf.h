@@ -129,8 +129,7 @@ void BPF_STRUCT_OPS(onbeat_enqueue, struct task_struct *p, u64 enq_flags)
 		to_anybody(p, enq_flags);
 		return;
 	}
-	/* Until the service has ended nobody is rid of the scheduler: in a crowd that took minutes.
-	 */
+	/* Until the service ends nobody is rid of the scheduler: that took minutes in a crowd. */
 	if (p->tgid == service && (p->signal->flags & SIGNAL_GROUP_EXIT)) {
 		t->cpus = cpus_of(p);
 		scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, BE_SLICE, enq_flags | SCX_ENQ_PREEMPT);

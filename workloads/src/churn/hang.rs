@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Where the kernel hangs while a CPU comes or goes, or a scheduler ends: who wants to run, who waits in the kernel and for what.
+//! Where the kernel hangs while a CPU comes or goes, or a scheduler ends: who wants to run, who waits in the kernel and
+//! for what.
 
 use std::fmt::Write;
 use std::fs;
