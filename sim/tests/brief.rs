@@ -33,7 +33,7 @@ fn owed_late(cpus: u32, period: u64, (seed, wake): (u64, u64), rows: &[Row]) {
     }
     let set = TaskSet::from_bytes(text.as_bytes(), Path::new("set.toml")).unwrap();
     for name in POLICIES {
-        let (_, tasks) = detailed(&simulate(&set, &policy(name)).unwrap());
+        let (_, tasks) = detailed(&simulate(&set, policy(name)).unwrap());
         let worst = tasks.iter().map(|task| task.owed_tardiness_max_ms).fold(0.0, f64::max);
         assert!(tasks.iter().map(|task| task.owed).sum::<u64>() > 20);
         // Who wakes late may have a deadline that is as much later.
@@ -119,14 +119,14 @@ fn owed_at_most() -> [u64; 2] {
     let loads = (0..4).map(|_| Load::Endless).collect();
     let mut engine = Engine::new(core, 2, loads, Overheads::default(), Detail::Jobs);
     let mut longest = [0; 2];
-    for part in 0..2 {
+    for (part, longest) in longest.iter_mut().enumerate() {
         for step in (1..20_000).map(|step| step * MS / 20) {
             let now = part as u64 * 1_000 * MS + step;
             engine.run(now, now);
             // What was owed before is served as it was.
             if step > 100 * MS {
                 let owed = (0..2).map(|cpu| engine.core().cpu(cpu).owed).max().unwrap();
-                longest[part] = owed.max(longest[part]);
+                *longest = owed.max(*longest);
             }
         }
         engine.change(|core, now| core.resize_to(2, MS, 100 * MS, now));
