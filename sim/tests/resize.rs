@@ -6,6 +6,8 @@ use onbeat_model::policy::Server;
 use onbeat_model::taskset::Overheads;
 use onbeat_sim::{Core, Detail, Engine, Load, NICE_0, Reservation, SHARE_QUANTUM};
 
+use crate::common::reservation;
+
 const MS: u64 = 1_000_000;
 
 /// Reservations of these budgets every 10 ms on one CPU, each for a thread that never sleeps.
@@ -15,21 +17,7 @@ fn hogs(budgets: &[u64], server: &str) -> Engine {
     let mut loads = Vec::new();
     for (i, budget) in budgets.iter().enumerate() {
         core.init_task(i, 1, NICE_0);
-        let (period, deadline) = (10 * MS, 10 * MS);
-        let (budget, split) = (*budget, None);
-        let at = Reservation {
-            budget,
-            period,
-            deadline,
-            cpus: 1,
-            domain: 0,
-            kind,
-            order: 0,
-            marks: false,
-            apart: false,
-            split,
-        };
-        core.reserve(i, &at);
+        core.reserve(i, &reservation(*budget, 10 * MS, kind, 0));
         loads.push(Load::Endless);
     }
     Engine::new(core, 1, loads, Overheads::default(), Detail::All)
@@ -103,19 +91,7 @@ fn late_while_another_shrinks_and_grows(server: &str, seed: u64, jobs: usize) ->
     let mut loads = Vec::new();
     for (i, (budget, period)) in budgets.into_iter().zip(periods).enumerate() {
         core.init_task(i, 1, NICE_0);
-        let at = Reservation {
-            budget,
-            period,
-            deadline: period,
-            cpus: 1,
-            domain: 0,
-            kind,
-            order: 0,
-            marks: false,
-            apart: false,
-            split: None,
-        };
-        core.reserve(i, &at);
+        core.reserve(i, &reservation(budget, period, kind, 0));
         loads.push(Load::Endless);
     }
     loads[0] = Load::Jobs {
@@ -156,23 +132,9 @@ fn who_rests_has_its_next_deadline_no_sooner_for_a_shorter_period() {
     for server in ["cbs-hard", "cash"] {
         let kind = Server::ALL.iter().position(|s| s.name() == server).unwrap() as u32;
         let mut core = Core::new(1, 1, 0, SHARE_QUANTUM, 2, 1 << 14);
-        let (period, deadline) = (20 * MS, 5 * MS);
-        let (budget, cpus, domain, order) = (2 * MS, 1, 0, 0);
-        let (marks, apart, split) = (false, false, None);
-        let at = Reservation {
-            budget,
-            period,
-            deadline,
-            cpus,
-            domain,
-            kind,
-            order,
-            marks,
-            apart,
-            split,
-        };
         core.init_task(0, 1, NICE_0);
-        core.reserve(0, &at);
+        let of = reservation(2 * MS, 20 * MS, kind, 0);
+        core.reserve(0, &Reservation { deadline: 5 * MS, ..of });
         core.init_task(1, 1, NICE_0);
         let loads = vec![Load::Endless, Load::Endless];
         let mut engine = Engine::new(core, 1, loads, Overheads::default(), Detail::All);
