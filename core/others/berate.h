@@ -64,12 +64,19 @@ OB_INLINE u64 ob_berate_margin(ob_p ob)
 /* By what they may where nobody waits. */
 #define OB_BERATE_MOST_LEAD (OB_BERATE_FAR - OB_BERATE_OVER)
 
+/* On how many CPUs those are that `t` shares its CPUs with: if it may not go everywhere, all of the
+ * others may be where it is. */
+OB_INLINE u64 ob_berate_cpus(ob_p ob, ob_task_p t)
+{
+	return ob->online & ~t->cpus ? 1 : ob->nr_cpus;
+}
+
 /* By what they may, and not less than a margin: beside n others each has 10 s / (n + 1) of 10 s, of
  * which that and what is added are the 50th part (sim/tests/cheats.rs). Others of more weight count
  * as so many more; who has a CPU weighs what those do who wait, and one of nice 0. */
 OB_FN u64 ob_berate_lead(ob_p ob OB_ARG, ob_task_p t OB_ARG)
 {
-	u64 cpus = ob->nr_cpus, count = ob->best_effort.count, has, lead;
+	u64 cpus = ob_berate_cpus(ob, t), count = ob->best_effort.count, has, lead;
 	u64 wait = ob_max(ob->parts, OB_BERATE_PARTS * count);
 	ob_task_p other;
 
@@ -180,9 +187,7 @@ OB_FN u64 ob_berate_modest(ob_p ob OB_ARG, ob_task_p t OB_ARG, u64 from, u64 mos
 	/* A word of another order may be anything. */
 	t->aim = ob_max(ob_min(t->aim, woke + OB_BERATE_BUCKET), woke);
 	if (t->told) {
-		u64 cpus = ob->online & ~t->cpus ? 1 : ob->nr_cpus;
-
-		if (ob->lights > cpus * OB_BERATE_SPAN * 3 / 4)
+		if (ob->lights > ob_berate_cpus(ob, t) * OB_BERATE_SPAN * 3 / 4)
 			return 0;
 	} else if (t->aim <= woke + ob->slice) {
 		return 1;
@@ -336,11 +341,10 @@ OB_INLINE u64 ob_berate_more(ob_p ob, u64 cpus, u64 began)
 }
 
 /* How long `t`, who is light, would take on its part of the clock for what it `used`, which it
- * `had` in virtual time. If it may not go everywhere, all of the others may be where it is. Who has
- * another CPU weighs what those do who wait, or is of nice 0. */
+ * `had` in virtual time. Who has another CPU weighs what those do who wait, or is of nice 0. */
 OB_INLINE u64 ob_berate_takes(ob_p ob, ob_task_p t, u64 used, u64 had)
 {
-	u64 shared = ob->online & ~t->cpus ? 1 : ob->nr_cpus, parts = ob->parts;
+	u64 shared = ob_berate_cpus(ob, t), parts = ob->parts;
 	u64 each = ob_max(parts / ob_max(ob->best_effort.count, 1), OB_BERATE_PARTS);
 
 	had = had * (parts + (shared - 1) * each) / OB_BERATE_PARTS;
@@ -350,12 +354,12 @@ OB_INLINE u64 ob_berate_takes(ob_p ob, ob_task_p t, u64 used, u64 had)
 /* `t` sleeps after it has used so much: where it then is. Who needs just its part, in jobs that
  * vary, would owe ever more by chance, as what it has had too little is forgotten beyond
  * OB_BERATE_CREDIT. So of what it uses before it sleeps an 80th part is no debt beside one other;
- * beside n by n * n less, as all who sleep may take it from the same. Who uses little does not need
- * it, and saturated CPUs with it. */
+ * beside n by n * n less, as all who sleep may take it from the same. (Of its weight: others of
+ * more count as so many more.) Who uses little does not need it, and saturated CPUs with it. */
 OB_FN u64 ob_berate_pay(ob_p ob OB_ARG, ob_task_p t OB_ARG, u64 used)
 {
-	u64 cpus = ob->nr_cpus;
-	u64 others = ob_max((ob->best_effort.count + cpus - 1) / cpus, 1);
+	u64 each = ob->nr_cpus * ob_max(t->weight / 16, 1);
+	u64 others = ob_max((ob->parts + each - 1) / each, 1);
 	u64 had = ob_berate_virtual(t, used);
 	u64 waived = t->burst > OB_WAKE_GRAIN ? had / (80 * others * others) : 0;
 
