@@ -4,6 +4,7 @@
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Result, bail, ensure};
 use clap::Args;
@@ -84,6 +85,7 @@ impl Again {
 }
 
 /// Carries out `one` for each of the files, of several each with its name above; `named`: outputs are for one file.
+/// None is begun once `cancel` is true.
 ///
 /// # Errors
 /// An output is for one file only, or what one file says cannot be done; the others are carried out all the same.
@@ -91,6 +93,7 @@ pub fn each_file(
     files: &[PathBuf],
     named: bool,
     json: bool,
+    cancel: &AtomicBool,
     mut one: impl FnMut(&Path) -> Result<()>,
 ) -> Result<ExitCode> {
     if let [file] = files {
@@ -116,6 +119,9 @@ pub fn each_file(
                 false => complain!("onbeat: {name} {why}"),
             }
         }
+        let left = files.len() - i - 1;
+        let stopped = left > 0 && cancel.load(Ordering::Relaxed);
+        ensure!(!stopped, "stopped on request: {left} of {} files were not begun", files.len());
     }
     ensure!(wrong == 0, "{wrong} of {} files could not be carried out", files.len());
     Ok(ExitCode::SUCCESS)

@@ -126,7 +126,7 @@ pub fn run(options: &Options) -> Result<ExitCode> {
     let cancel = cancel_on_signals()?;
     let named = options.outputs.named() || options.out.is_some() && options.sets.len() > 1;
     let json = options.outputs.is_json();
-    again::each_file(&options.sets, named, json, |file| run_file(options, file, &cancel))
+    again::each_file(&options.sets, named, json, &cancel, |file| run_file(options, file, &cancel))
 }
 
 fn run_file(options: &Options, file: &Path, cancel: &Arc<AtomicBool>) -> Result<()> {

@@ -4,6 +4,8 @@
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::str::FromStr;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use anyhow::{Context, Result, bail, ensure};
 use clap::Args;
@@ -82,10 +84,15 @@ impl FromStr for Span {
 pub fn run(options: &Options) -> Result<ExitCode> {
     let named = options.outputs.named() || options.progress.is_some();
     let json = options.outputs.is_json();
-    again::each_file(&options.files, named, json, |file| run_file(options, file))
+    // A single run has nothing to show when it is stopped: the first Ctrl-C ends it.
+    let cancel = match options.again.repeat {
+        Some(_) => cancel_on_signals()?,
+        None => Arc::default(),
+    };
+    again::each_file(&options.files, named, json, &cancel, |file| run_file(options, file, &cancel))
 }
 
-fn run_file(options: &Options, file: &Path) -> Result<()> {
+fn run_file(options: &Options, file: &Path, cancel: &AtomicBool) -> Result<()> {
     let mut set =
         TaskSet::load(file).map_err(|why| kind::instead(file, Kind::TaskSet, why.into()))?;
     options.again.change(&mut set, options.seed)?;
@@ -95,7 +102,7 @@ fn run_file(options: &Options, file: &Path) -> Result<()> {
     let policies = choose(&set, &options.policies)?;
     playable::warn("sim", &set, &policies);
     if options.again.repeat.is_some() {
-        return repeat(options, &set, &policies);
+        return repeat(options, &set, &policies, cancel);
     }
     let outputs = &options.outputs;
     let names: Vec<String> = policies.iter().map(|p| p.name.to_owned()).collect();
@@ -124,10 +131,15 @@ fn run_file(options: &Options, file: &Path) -> Result<()> {
 }
 
 /// Simulates the set with seeds one after the other, and shows means.
-fn repeat(options: &Options, set: &TaskSet, policies: &[&CorePolicy]) -> Result<()> {
+fn repeat(
+    options: &Options,
+    set: &TaskSet,
+    policies: &[&CorePolicy],
+    cancel: &AtomicBool,
+) -> Result<()> {
     let sets = options.again.sets(set);
-    let (cancel, tally) = (cancel_on_signals()?, Tally::new("sim", sets.len() as u64, "runs"));
-    let done = on_all_processors(sets.len(), &cancel, |i| {
+    let tally = Tally::new("sim", sets.len() as u64, "runs");
+    let done = on_all_processors(sets.len(), cancel, |i| {
         let run = simulate(&sets[i], policies, Keep::Figures, |_| ());
         tally.add();
         run

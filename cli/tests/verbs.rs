@@ -158,10 +158,11 @@ fn results_of_several_files_and_of_repetitions_are_read_again_and_other_answers_
 }
 
 #[test]
-fn runs_that_are_stopped_say_how_far_they_are_and_leave_the_means_of_those_that_were_done() {
-    let file = experiment("kato-09.toml");
+fn runs_that_are_stopped_say_how_far_they_are_leave_the_means_of_those_done_and_begin_no_other_file()
+ {
+    let (file, other) = (experiment("kato-09.toml"), experiment("kato-10.toml"));
     let mut program = Command::new(env!("CARGO_BIN_EXE_onbeat"))
-        .args(["sim", &file, "--repeat", "10000", "--json"])
+        .args(["sim", &file, &other, "--repeat", "10000", "--json"])
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
@@ -178,6 +179,7 @@ fn runs_that_are_stopped_say_how_far_they_are_and_leave_the_means_of_those_that_
     let done = means["repetitions"].as_u64().unwrap();
     assert!((1..10_000).contains(&done), "{done}");
     assert!(rest.contains(&format!("stopped on request after {done} of 10000 runs")), "{rest}");
+    assert!(rest.contains("1 of 2 files were not begun"), "{rest}");
 }
 
 #[test]
