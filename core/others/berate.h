@@ -72,12 +72,14 @@ OB_INLINE u64 ob_berate_cpus(ob_p ob, ob_task_p t)
 }
 
 /* By what they may, and not less than a margin: beside n others each has 10 s / (n + 1) of 10 s, of
- * which that and what is added are the 50th part (sim/tests/cheats.rs). Others of more weight count
- * as so many more; who has a CPU weighs what those do who wait, and one of nice 0. */
+ * which that and what is added are the 50th part (sim/tests/cheats.rs). Who weighs more
+ * than nice 0 counts as so many more; who has a CPU weighs what those do who wait, and one of it.
+ */
 OB_FN u64 ob_berate_lead(ob_p ob OB_ARG, ob_task_p t OB_ARG)
 {
 	u64 cpus = ob_berate_cpus(ob, t), count = ob->best_effort.count, has, lead;
 	u64 wait = ob_max(ob->parts, OB_BERATE_PARTS * count);
+	u64 own = OB_BERATE_PARTS * ob_max(t->weight, OB_WEIGHT) / OB_WEIGHT;
 	ob_task_p other;
 
 	if (count) {
@@ -85,11 +87,13 @@ OB_FN u64 ob_berate_lead(ob_p ob OB_ARG, ob_task_p t OB_ARG)
 	} else {
 		/* Nobody waits: as who has its CPU. The same, without a division, as for most. */
 		other = OB_READ(ob_cpu(ob, t->cpu)->other);
-		if (!other || other == t || other->weight <= OB_WEIGHT)
+		has = OB_BERATE_PARTS;
+		if (other && other != t && other->weight > OB_WEIGHT)
+			has = has * other->weight / OB_WEIGHT;
+		if (has + own == 2 * OB_BERATE_PARTS)
 			return OB_BERATE_MOST_LEAD;
-		has = OB_BERATE_PARTS * other->weight / OB_WEIGHT;
 	}
-	lead = 2 * OB_BERATE_FAR * OB_BERATE_PARTS * cpus / (wait + cpus * (has + OB_BERATE_PARTS));
+	lead = 2 * OB_BERATE_FAR * OB_BERATE_PARTS * cpus / (wait + cpus * (has + own));
 	return ob_max(lead, OB_BERATE_OVER + ob_berate_margin(ob)) - OB_BERATE_OVER;
 }
 
@@ -351,19 +355,29 @@ OB_INLINE u64 ob_berate_takes(ob_p ob, ob_task_p t, u64 used, u64 had)
 	return (used + had * ob_berate_more(ob, shared, ob_cpu(ob, t->cpu)->started) / 16) / shared;
 }
 
+/* Beside others of less weight n is no less than so many 16ths: in 10 s, with a lead, who wakes
+ * beside one of them would have a 50th part more than its own. */
+#define OB_BERATE_WAIVE_LEAST 11
+
 /* `t` sleeps after it has used so much: where it then is. Who needs just its part, in jobs that
  * vary, would owe ever more by chance, as what it has had too little is forgotten beyond
  * OB_BERATE_CREDIT. So of what it uses before it sleeps an 80th part is no debt beside one other;
- * beside n by n * n less, as all who sleep may take it from the same. (Of its weight: others of
- * more count as so many more.) Who uses little does not need it, and saturated CPUs with it. */
+ * beside n by n * n less, as all who sleep may take it from the same. Others of more weight than
+ * its own count as so many more, of less as less; on other CPUs run as many of nice 0. Who uses
+ * little does not need it, and saturated CPUs with it. */
 OB_FN u64 ob_berate_pay(ob_p ob OB_ARG, ob_task_p t OB_ARG, u64 used)
 {
-	u64 each = ob->nr_cpus * ob_max(t->weight / 16, 1);
-	u64 others = ob_max((ob->parts + each - 1) / each, 1);
+	u64 cpus = ob_berate_cpus(ob, t);
+	u64 all = 16 * (ob->parts + (cpus - 1) * OB_BERATE_PARTS);
+	/* So that the square fits. */
+	u64 n = ob_min(all / (cpus * ob_max(t->weight / 16, 1)), 1 << 20);
 	u64 had = ob_berate_virtual(t, used);
-	u64 waived = t->burst > OB_WAKE_GRAIN ? had / (80 * others * others) : 0;
+	u64 waived = 0;
 
-	if (t->burst <= OB_WAKE_GRAIN)
+	n = ob_max(n, OB_BERATE_WAIVE_LEAST);
+	if (t->burst > OB_WAKE_GRAIN)
+		waived = 16 * 16 * had / (80 * n * n);
+	else
 		t->aim += ob_berate_takes(ob, t, used, had);
 	return t->vtime - ob_min(waived, t->vtime);
 }

@@ -210,7 +210,7 @@ fn families(way: Way, loops: &[usize], seed: u64, generations: usize) {
 }
 
 fn weights(loops: &[usize], limit: f64, seed: u64, generations: usize) {
-    for nice in [-10, -5, 5, 10] {
+    for nice in [-10, -5, -3, 3, 5, 10] {
         for (has, theirs) in [(nice, 0), (0, nice)] {
             for &loops in loops {
                 let scene = Scene::weighed(weight(has), loops, weight(theirs));
