@@ -100,6 +100,12 @@ OB_INLINE u64 ob_max(u64 a, u64 b)
 	return a > b ? a : b;
 }
 
+/* How many bits of x are set. */
+OB_INLINE u64 ob_count(u64 x)
+{
+	return (u64)__builtin_popcountll(x);
+}
+
 /* Index of the lowest set bit of x; x must not be 0. */
 #ifdef __BPF__
 /* BPF has no such instruction. The product's upper six bits are others for each bit, for a de

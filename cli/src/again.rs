@@ -88,7 +88,8 @@ impl Again {
 /// None is begun once `cancel` is true.
 ///
 /// # Errors
-/// An output is for one file only, or what one file says cannot be done; the others are carried out all the same.
+/// An output is for one file only, or what one file says cannot be done; the others are carried out all the same. Or it
+/// was stopped, and some are left.
 pub fn each_file(
     files: &[PathBuf],
     named: bool,

@@ -64,20 +64,21 @@ OB_INLINE u64 ob_berate_margin(ob_p ob)
 /* By what they may where nobody waits. */
 #define OB_BERATE_MOST_LEAD (OB_BERATE_FAR - OB_BERATE_OVER)
 
-/* On how many CPUs those are that `t` shares its CPUs with: if it may not go everywhere, all of the
- * others may be where it is. */
-OB_INLINE u64 ob_berate_cpus(ob_p ob, ob_task_p t)
+/* On how many CPUs those are that `t` shares its CPUs with: if it is bound, all of the others may
+ * be where it is. */
+OB_FN u64 ob_berate_cpus(ob_p ob OB_ARG, ob_task_p t OB_ARG)
 {
-	return ob->online & ~t->cpus ? 1 : ob->nr_cpus;
+	return ob_max(ob_count(ob->online & t->may), 1);
 }
 
 /* By what they may, and not less than a margin: beside n others each has 10 s / (n + 1) of 10 s, of
- * which that and what is added are the 50th part (sim/tests/cheats.rs). Who weighs more
- * than nice 0 counts as so many more; who has a CPU weighs what those do who wait, and one of it.
- */
-OB_FN u64 ob_berate_lead(ob_p ob OB_ARG, ob_task_p t OB_ARG)
+ * which that and what is added are the 50th part (sim/tests/cheats.rs). Who weighs more than nice 0
+ * counts as so many more; who has a CPU weighs what those who wait, and one of nice 0, do on
+ * average. If it is `bound` all of them are where it may be, else everywhere. */
+OB_FN u64 ob_berate_leads(ob_p ob OB_ARG, ob_task_p t OB_ARG, u64 bound)
 {
-	u64 cpus = ob_berate_cpus(ob, t), count = ob->best_effort.count, has, lead;
+	u64 cpus = ob_max(ob_count(bound ? ob->online & t->may : ob->online), 1);
+	u64 count = ob->best_effort.count, has, lead;
 	u64 wait = ob_max(ob->parts, OB_BERATE_PARTS * count);
 	u64 own = OB_BERATE_PARTS * ob_max(t->weight, OB_WEIGHT) / OB_WEIGHT;
 	ob_task_p other;
@@ -95,6 +96,11 @@ OB_FN u64 ob_berate_lead(ob_p ob OB_ARG, ob_task_p t OB_ARG)
 	}
 	lead = 2 * OB_BERATE_FAR * OB_BERATE_PARTS * cpus / (wait + cpus * (has + own));
 	return ob_max(lead, OB_BERATE_OVER + ob_berate_margin(ob)) - OB_BERATE_OVER;
+}
+
+OB_INLINE u64 ob_berate_lead(ob_p ob, ob_task_p t)
+{
+	return ob_berate_leads(ob, t, 1);
 }
 
 /* How far away, in virtual time, the deadline for the next `use` ns is: by no more than that of who
@@ -246,10 +252,11 @@ OB_INLINE void ob_berate_place(ob_p ob, ob_task_p t, u64 most, u64 from)
 	u64 lead = from == OB_NEVER && (most == OB_NEVER || !t->burst) ? 0 : ob_berate_lead(ob, t);
 
 	/* What it may lead others by when it wakes, and uses then, it has had here; and the first
-	 * of them may be behind the others by what it had too little. */
+	 * of them may be behind the others by what it had too little. Who binds itself is forgiven
+	 * no more for that. */
 	if (most != OB_NEVER && t->burst)
-		most += lead + ob_berate_virtual(t, t->burst) +
-			(from != OB_NEVER ? OB_BERATE_CREDIT : 0);
+		most += (ob->online & ~t->may ? ob_berate_leads(ob, t, 0) : lead) +
+			ob_berate_virtual(t, t->burst) + (from != OB_NEVER ? OB_BERATE_CREDIT : 0);
 	if (from != OB_NEVER)
 		t->vtime = ob_max(ob_min(t->vtime, most), from - ob_min(credit, from));
 	if (from != OB_NEVER) {
@@ -363,8 +370,8 @@ OB_INLINE u64 ob_berate_takes(ob_p ob, ob_task_p t, u64 used, u64 had)
  * vary, would owe ever more by chance, as what it has had too little is forgotten beyond
  * OB_BERATE_CREDIT. So of what it uses before it sleeps an 80th part is no debt beside one other;
  * beside n by n * n less, as all who sleep may take it from the same. Others of more weight than
- * its own count as so many more, of less as less; on other CPUs run as many of nice 0. Who uses
- * little does not need it, and saturated CPUs with it. */
+ * its own count as so many more, of less as less; each other CPU has one of nice 0. Who uses little
+ * does not need it, and saturated CPUs with it. */
 OB_FN u64 ob_berate_pay(ob_p ob OB_ARG, ob_task_p t OB_ARG, u64 used)
 {
 	u64 cpus = ob_berate_cpus(ob, t);

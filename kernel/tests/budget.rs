@@ -74,14 +74,16 @@ fn on_four_cpus_of_a_quarter_of_the_speed_no_budget_is_overrun_by_more_than_130_
 }
 
 /// There the clock that looks each 100 us is late by as much; then the interrupt, what it does and the switch may wait
-/// for three turns each, and 40 us are their own. Rarely they all do: builds of the same rules, and boots of one build,
-/// have had 115 to 297 us.
+/// for three turns each, and 40 us are their own. Rarely more than one of them does: builds of the same rules, and
+/// boots of one build, have had 115 to 297 us.
 #[test]
 fn on_four_cpus_of_a_quarter_of_the_speed_with_preempt_rt_no_budget_is_overrun_by_more_than_320_us()
 {
     let facts = figures(Flavour::Rt, 4, true);
     holds_to(320 * US, &facts);
-    assert!(facts["logged-overrun-most"].parse::<i64>().unwrap() <= 160 * US as i64, "{facts:?}");
+    let number = |name: &str| facts[name].parse::<i64>().unwrap();
+    assert!(number("logged-overrun-ninth-decile") <= 200 * US as i64, "{facts:?}");
+    assert!(number("own-drift").abs() <= 160 * US as i64, "{facts:?}");
 }
 
 // In the guest.
@@ -206,8 +208,7 @@ fn log(server: u32) {
     }
     over.sort_unstable();
     fact("logged-throttles", over.len());
-    // Nine of ten are below that.
-    fact("logged-overrun-most", over[over.len() * 9 / 10]);
+    fact("logged-overrun-ninth-decile", over[over.len() * 9 / 10]);
     fact("logged-overrun-max", over.iter().max().unwrap());
     fact("logged-overrun-mean", over.iter().sum::<i64>() / over.len() as i64);
 }

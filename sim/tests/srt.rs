@@ -75,11 +75,32 @@ fn in_overload_many_jobs_are_late_under_berate() {
     assert!(late(6, "berate") > 0.1);
 }
 
-/// The target of the experiments' own files; in 5 the video needs 0.9 % more than its part (docs/srt.md).
+/// The target of the experiments' own files; in 5 the video needs 0.8 % more than its part (docs/srt.md).
 #[test]
-fn three_in_a_thousand_are_late_under_berate_where_parts_suffice() {
+fn three_in_a_thousand_are_late_under_berate_where_parts_suffice_and_fifteen_where_they_nearly_do()
+{
     for (number, most) in [(1, 0.003), (2, 0.003), (3, 0.003), (4, 0.003), (5, 0.015)] {
         let late = late_for(number, "berate", 600 * SEC);
         assert!(late <= most, "experiment {number}: {late}");
     }
+}
+
+/// All others may be where it is: that is no more than if it had all CPUs, but for the one.
+#[test]
+fn who_may_not_go_to_one_of_eight_cpus_is_in_time_as_often_as_who_may() {
+    let late = |affinity: &str| {
+        let text = format!(
+            "name = \"bound\"\ncpus = 8\nduration = \"300s\"\nseed = 1\npolicies = [\"g-edf\"]\n\
+             [[task]]\nname = \"srt\"\nperiod = \"40ms\"\nabort = \"at-deadline\"\n{affinity}\n\
+             work = {{ normal = {{ mean = \"19ms\", sd = \"1.5ms\", max = \"30ms\" }} }}\n\
+             [best_effort]\ncount = 16\norder = \"berate\"\n"
+        );
+        let set = TaskSet::from_bytes(text.as_bytes(), Path::new("set.toml")).unwrap();
+        let policy = CORE.iter().find(|p| p.name == "g-edf").unwrap();
+        let (_, _, tasks) = figures(&set, policy).unwrap();
+        let video = tasks.iter().find(|t| t.class != Class::BestEffort).unwrap();
+        video.misses as f64 / video.jobs as f64
+    };
+    let (free, bound) = (late(""), late("affinity = [0, 1, 2, 3, 4, 5, 6]"));
+    assert!(bound <= free + 0.01, "{bound} bound, {free} free");
 }
