@@ -239,8 +239,9 @@ OB_FN void ob_others_put(ob_p ob OB_ARG, ob_task_p t OB_ARG, u64 from)
 	/* `at` of one that sleeps much may be far behind, so its key says where the others are. */
 	if (first) {
 		most = ob_max(ob_others_where(first), ((ob_task_p)first)->at + OB_OTHERS_FAR);
-		/* The first may come from elsewhere; this CPU's time is of those who ran here. */
-		if (here && from == OB_NEVER)
+		/* The first may come from elsewhere, or have been put far back as others that slept
+		 * wait; this CPU's time is of those who ran here. */
+		if (here)
 			most = ob_max(most, ob_cpu(ob, t->cpu)->vtime + OB_OTHERS_FAR);
 		most += ob_virtual(t, OB_OTHERS_LEAD) - OB_OTHERS_FAR;
 	}

@@ -74,10 +74,10 @@ OB_FN u64 ob_berate_cpus(ob_p ob OB_ARG, ob_task_p t OB_ARG)
 /* By what they may, and not less than a margin: beside n others each has 10 s / (n + 1) of 10 s, of
  * which that and what is added are the 50th part (sim/tests/cheats.rs). Who weighs more than nice 0
  * counts as so many more; who has a CPU weighs what those who wait, and one of nice 0, do on
- * average. If it is `bound` all of them are where it may be, else everywhere. */
-OB_FN u64 ob_berate_leads(ob_p ob OB_ARG, ob_task_p t OB_ARG, u64 bound)
+ * average. */
+OB_FN u64 ob_berate_lead(ob_p ob OB_ARG, ob_task_p t OB_ARG)
 {
-	u64 cpus = ob_max(ob_count(bound ? ob->online & t->may : ob->online), 1);
+	u64 cpus = ob_max(ob_count(ob->online & t->may), 1);
 	u64 count = ob->best_effort.count, has, lead;
 	u64 wait = ob_max(ob->parts, OB_BERATE_PARTS * count);
 	u64 own = OB_BERATE_PARTS * ob_max(t->weight, OB_WEIGHT) / OB_WEIGHT;
@@ -96,11 +96,6 @@ OB_FN u64 ob_berate_leads(ob_p ob OB_ARG, ob_task_p t OB_ARG, u64 bound)
 	}
 	lead = 2 * OB_BERATE_FAR * OB_BERATE_PARTS * cpus / (wait + cpus * (has + own));
 	return ob_max(lead, OB_BERATE_OVER + ob_berate_margin(ob)) - OB_BERATE_OVER;
-}
-
-OB_INLINE u64 ob_berate_lead(ob_p ob, ob_task_p t)
-{
-	return ob_berate_leads(ob, t, 1);
 }
 
 /* How far away, in virtual time, the deadline for the next `use` ns is: by no more than that of who
@@ -249,14 +244,14 @@ OB_INLINE void ob_berate_place(ob_p ob, ob_task_p t, u64 most, u64 from)
 		     : t->vtime ? OB_BERATE_CREDIT
 				: ob->slice;
 	u64 ahead = t->vtime || from == OB_NEVER ? 0 : credit;
-	u64 lead = from == OB_NEVER && (most == OB_NEVER || !t->burst) ? 0 : ob_berate_lead(ob, t);
+	u64 lead = from == OB_NEVER ? 0 : ob_berate_lead(ob, t);
 
-	/* What it may lead others by when it wakes, and uses then, it has had here; and the first
-	 * of them may be behind the others by what it had too little. Who binds itself is forgiven
-	 * no more for that. */
+	/* What it may have led others by when it woke, and used then, it has had here, whoever
+	 * waits now: else friends that wait for a moment would have it forgotten. And the first may
+	 * be behind the others by what it had too little. */
 	if (most != OB_NEVER && t->burst)
-		most += (ob->online & ~t->may ? ob_berate_leads(ob, t, 0) : lead) +
-			ob_berate_virtual(t, t->burst) + (from != OB_NEVER ? OB_BERATE_CREDIT : 0);
+		most += OB_BERATE_MOST_LEAD + ob_berate_virtual(t, t->burst) +
+			(from != OB_NEVER ? OB_BERATE_CREDIT : 0);
 	if (from != OB_NEVER)
 		t->vtime = ob_max(ob_min(t->vtime, most), from - ob_min(credit, from));
 	if (from != OB_NEVER) {

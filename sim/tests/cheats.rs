@@ -54,7 +54,7 @@ impl Random {
     fn program(&mut self, way: Way, threads: usize) -> Program {
         let way = self.way(way);
         let threads = (0..threads).map(|_| self.rhythm(way)).collect();
-        Program { way, told: self.below(2) == 0, free: 0, threads }
+        Program { way, told: self.below(2) == 0, ..Program::of(threads) }
     }
 
     /// One like `program`, with a part of it changed.
@@ -285,6 +285,46 @@ fn nor_one_that_is_bound_to_a_cpu_beside_those_that_are() {
     bound(&APART, TWO_PER_CENT, SEED, 10);
 }
 
+/// They wake by the same clock, just before it, and wait while it is seen where it stands among those who do. It has
+/// its part beside loops, and they what they use.
+#[test]
+fn nor_one_with_friends_that_use_next_to_nothing() {
+    let each = |loops: usize, friends: usize, weight: u64, order| {
+        let mut most = (0.0, String::new());
+        for (period, works, uses) in
+            [300, 1100, 2050, 4100, 8100, 10000, 30000].into_iter().flat_map(|period| {
+                [500, 1000, 4000, 20000, 45000]
+                    .into_iter()
+                    .flat_map(move |works| [20, 100].map(|uses| (period, works, uses)))
+            })
+        {
+            let rhythm = |work| Rhythm { first: 0, works: vec![work], pauses: vec![period] };
+            let threads = vec![rhythm(uses); friends].into_iter().chain([rhythm(works)]).collect();
+            let program = Program { helped: Some(NICE_0), ..Program::of(threads) };
+            let scene = Scene::weighed(weight, loops, NICE_0);
+            let had: u64 = had_beside(order, &program, scene.place, 1, &scene.loops).iter().sum();
+            let used = friends as u64 * uses.min(period) * 10 * SECOND / period;
+            let due = (10 * SECOND) as f64 / (loops + 1) as f64 + used as f64;
+            if had as f64 / due > most.0 {
+                most = (had as f64 / due, format!("{works} every {period} us, friends {uses}"));
+            }
+        }
+        println!("{:.4} {order} {friends} friends of {weight} beside {loops}: {}", most.0, most.1);
+        most.0
+    };
+    for (loops, friends) in [(1, 1), (1, 3), (1, 10), (4, 3), (4, 10)] {
+        for weight in [weight(19), weight(10), NICE_0] {
+            for order in [Others::Fair, Others::Berate] {
+                let most = each(loops, friends, weight, order);
+                assert!(
+                    most <= TWO_PER_CENT,
+                    "{order}, {friends} of {weight} beside {loops}: {most}"
+                );
+            }
+        }
+    }
+}
+
 #[test]
 #[ignore = "takes half an hour"]
 fn nor_in_a_long_search() {
@@ -307,7 +347,7 @@ fn nor_in_a_long_search() {
 fn who_uses_little_at_a_time_has_one_and_a_half_per_cent_more_at_most() {
     for (works, pauses) in [(400, 100), (490, 30), (300, 100), (400, 160)] {
         let rhythm = Rhythm { first: 0, works: vec![works], pauses: vec![pauses] };
-        let program = Program { way: Way::Alone, told: false, free: 0, threads: vec![rhythm] };
+        let program = Program::of(vec![rhythm]);
         for (cpus, loops) in [(3, [3, 3, 3]), (1, [3, 3, 3])] {
             let scene = Scene::bound(cpus, &loops);
             let had = had_beside(Others::Berate, &program, scene.place, scene.cpus, &scene.loops);
@@ -336,7 +376,7 @@ fn nor_a_crowd_that_uses_little_at_a_time() {
             (0..threads).map(|_| (0..5).map(|_| pause()).collect()).collect();
         let rhythm = |pauses| Rhythm { first: random.below(3000), works: vec![work], pauses };
         let threads = pauses.into_iter().map(rhythm).collect();
-        let program = Program { way: Way::Alone, told: false, free: 0, threads };
+        let program = Program::of(threads);
         let place = Place { cpus: (1 << cpus) - 1, weight: NICE_0 };
         let scene = Scene { cpus: cpus as usize, place, loops: vec![place; loops as usize] };
         for order in [Others::Fair, Others::Berate] {
@@ -355,8 +395,7 @@ fn nor_a_crowd_of_great_niceness_beside_one_loop_on_two_cpus() {
     for (threads, nice) in [(6, 5), (12, 10)] {
         for (work, pause) in [(20, 13), (40, 26), (200, 130), (450, 80)] {
             let rhythm = Rhythm { first: 0, works: vec![work], pauses: vec![pause] };
-            let program =
-                Program { way: Way::Alone, told: false, free: 0, threads: vec![rhythm; threads] };
+            let program = Program::of(vec![rhythm; threads]);
             let place = |nice| Place { cpus: 3, weight: weight(nice) };
             let scene = Scene { cpus: 2, place: place(nice), loops: vec![place(0)] };
             let had = had_beside(Others::Berate, &program, scene.place, 2, &scene.loops);
@@ -374,7 +413,7 @@ fn who_comes_from_a_faster_cpu_takes_nothing_from_those_bound_to_a_slow_one() {
         let rhythm = |work, pause, first| Rhythm { first, works: vec![work], pauses: vec![pause] };
         let pair = [rhythm(10, gap, 0), rhythm(10, gap - 7, 10)];
         let threads = vec![rhythm(300, 100, 0); 6].into_iter().chain(pair).collect();
-        let program = Program { way: Way::Alone, told: false, free: 2, threads };
+        let program = Program { free: 2, ..Program::of(threads) };
         let place = |cpus| Place { cpus, weight: NICE_0 };
         let [fair, berate] = [Others::Fair, Others::Berate]
             .map(|order| had_beside(order, &program, place(1), 2, &[place(1), place(2)]));

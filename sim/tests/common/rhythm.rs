@@ -105,7 +105,16 @@ pub struct Program {
     pub told: bool,
     /// The last so many of its threads may go anywhere, and the very last one of these is always woken by another.
     pub free: usize,
+    /// What gives the last of its threads, if anything does, another weight than the others have.
+    pub helped: Option<u64>,
     pub threads: Vec<Rhythm>,
+}
+
+impl Program {
+    /// Threads without ties.
+    pub fn of(threads: Vec<Rhythm>) -> Self {
+        Self { way: Way::Alone, told: false, free: 0, helped: None, threads }
+    }
 }
 
 impl Program {
@@ -185,7 +194,9 @@ impl Rig<'_> {
     fn born(&mut self, i: usize, parent: usize, ran: u64) {
         let free = self.program.is_free(i / 2);
         let cpus = if free { (1 << self.seats.len()) - 1 } else { self.place.cpus };
-        self.core.init_task(i, cpus, self.place.weight);
+        let last = i / 2 + 1 == self.program.threads.len();
+        let weight = self.program.helped.filter(|_| last).unwrap_or(self.place.weight);
+        self.core.init_task(i, cpus, weight);
         self.core.born(i, parent, ran);
         // The kernel does not ask where one that is bound to a CPU is to go.
         self.core.told_if(i, parent != NOBODY && self.place.cpus.count_ones() > 1);
@@ -259,7 +270,11 @@ impl Rig<'_> {
             (_, Way::Alone) => {
                 let pause = self.pause(line);
                 self.stop(cpu, ffi::OB_STOP_SLEPT);
-                self.threads[i].wake = self.now + pause;
+                self.threads[i].wake = match self.program.helped {
+                    // All by one clock.
+                    Some(_) => (self.now + 1).next_multiple_of(pause),
+                    None => self.now + pause,
+                };
             }
             (_, Way::Baton) => {
                 let pause = self.pause(line);
@@ -401,7 +416,7 @@ pub fn had_beside(
 /// sleeps for the next of `pauses`, again and again, us.
 pub fn had_by_a_liar(order: Others, loops: usize, works: &[u64], pauses: &[u64]) -> Vec<u64> {
     let rhythm = Rhythm { first: 0, works: works.to_vec(), pauses: pauses.to_vec() };
-    let program = Program { way: Way::Alone, told: false, free: 0, threads: vec![rhythm] };
+    let program = Program::of(vec![rhythm]);
     let place = Place { cpus: 1, weight: NICE_0 };
     had_beside(order, &program, place, 1, &vec![place; loops])
 }
