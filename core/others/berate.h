@@ -66,9 +66,15 @@ OB_INLINE u64 ob_berate_margin(ob_p ob)
 
 /* On how many CPUs those are that `t` shares its CPUs with: if it is bound, all of the others may
  * be where it is. */
-OB_FN u64 ob_berate_cpus(ob_p ob OB_ARG, ob_task_p t OB_ARG)
+OB_INLINE u64 ob_berate_shares(ob_p ob, ob_task_p t)
 {
 	return ob_max(ob_count(ob->online & t->may), 1);
+}
+
+/* The same where the stack has room for a call. */
+OB_FN u64 ob_berate_cpus(ob_p ob OB_ARG, ob_task_p t OB_ARG)
+{
+	return ob_berate_shares(ob, t);
 }
 
 /* By what they may, and not less than a margin: beside n others each has 10 s / (n + 1) of 10 s, of
@@ -77,7 +83,7 @@ OB_FN u64 ob_berate_cpus(ob_p ob OB_ARG, ob_task_p t OB_ARG)
  * average. */
 OB_FN u64 ob_berate_lead(ob_p ob OB_ARG, ob_task_p t OB_ARG)
 {
-	u64 cpus = ob_max(ob_count(ob->online & t->may), 1);
+	u64 cpus = ob_berate_shares(ob, t);
 	u64 count = ob->best_effort.count, has, lead;
 	u64 wait = ob_max(ob->parts, OB_BERATE_PARTS * count);
 	u64 own = OB_BERATE_PARTS * ob_max(t->weight, OB_WEIGHT) / OB_WEIGHT;

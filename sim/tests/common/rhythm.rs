@@ -105,7 +105,8 @@ pub struct Program {
     pub told: bool,
     /// The last so many of its threads may go anywhere, and the very last one of these is always woken by another.
     pub free: usize,
-    /// What gives the last of its threads, if anything does, another weight than the others have.
+    /// Where the others only help the last of its threads: the weight of that one. Then all wake by one clock, at
+    /// multiples of their pauses.
     pub helped: Option<u64>,
     pub threads: Vec<Rhythm>,
 }
@@ -115,9 +116,7 @@ impl Program {
     pub fn of(threads: Vec<Rhythm>) -> Self {
         Self { way: Way::Alone, told: false, free: 0, helped: None, threads }
     }
-}
 
-impl Program {
     fn is_free(&self, line: usize) -> bool {
         line >= self.threads.len() - self.free
     }
