@@ -50,9 +50,6 @@ static __always_inline bool is_exiled(const struct task_struct *p, ob_task_p t)
 	       !t->waiting;
 }
 
-/* Who runs the service: it does not wait behind a crowd there. */
-const volatile s32 service = -1;
-
 /* Everybody who waits there has had a turn within this: a quarter of what the watchdog allows, as
  * the service's turns may come between, ns. */
 const volatile u64 exile_lap = 250000000ULL;

@@ -87,7 +87,7 @@ static __always_inline void dispatch(s32 cpu, struct task_struct *prev, u64 now)
 	if (prev && (prev->scx.flags & SCX_TASK_QUEUED))
 		pt = task_of(prev);
 	/* One that goes round the core comes back to its CPU's queue by itself. */
-	if (pt && is_bound(prev) && !OB_READ(pt->running))
+	if (pt && is_ahead(prev) && !OB_READ(pt->running))
 		pt = NULL;
 	if (pt) {
 		if (!pt->server)

@@ -81,6 +81,25 @@ static __always_inline bool is_bound(const struct task_struct *p)
 	return (p->flags & PF_KTHREAD) && p->nr_cpus_allowed == 1;
 }
 
+/* Of the kernel's headers, which are not in its type information: the whole process ends. */
+#define SIGNAL_GROUP_EXIT 0x00000004
+
+/* Who runs the service. */
+const volatile s32 service = -1;
+
+/* The service ends: until it has, nobody is rid of the scheduler. */
+static __always_inline bool is_ending(const struct task_struct *p)
+{
+	return p->tgid == service && (p->signal->flags & SIGNAL_GROUP_EXIT);
+}
+
+/* Goes round the core, ahead of all. The core does not learn of it when it runs, either: it would
+ * have the CPU pick again for others, and PREEMPT_RT interrupts it for that at once, for ever. */
+static __always_inline bool is_ahead(const struct task_struct *p)
+{
+	return is_bound(p) || is_ending(p);
+}
+
 static __always_inline struct ob_pool reservations(void)
 {
 	return (struct ob_pool){.at = shell->servers, .count = shell->nr_servers};

@@ -5,9 +5,6 @@
 #ifndef QUEUE_BPF_H
 #define QUEUE_BPF_H
 
-/* Of the kernel's headers, which are not in its type information: the whole process ends. */
-#define SIGNAL_GROUP_EXIT 0x00000004
-
 /* Best effort pays for what it ran since this was called last, or since it began to run. */
 static __always_inline void charge_share(struct task_struct *p, ob_task_p t)
 {
@@ -119,7 +116,8 @@ void BPF_STRUCT_OPS(onbeat_enqueue, struct task_struct *p, u64 enq_flags)
 	u64 now, cpus;
 
 	USE_ARENA();
-	if (is_bound(p) && is_modest(t, scx_bpf_task_cpu(p))) {
+	/* Until the service ends nobody is rid of the scheduler: that took minutes in a crowd. */
+	if ((is_bound(p) && is_modest(t, scx_bpf_task_cpu(p))) || is_ending(p)) {
 		if (!scx_bpf_task_running(p) && !(shell->bound & OB_BIT(scx_bpf_task_cpu(p))))
 			enq_flags |= SCX_ENQ_PREEMPT;
 		scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, BE_SLICE, enq_flags);
@@ -127,12 +125,6 @@ void BPF_STRUCT_OPS(onbeat_enqueue, struct task_struct *p, u64 enq_flags)
 	}
 	if (!t) {
 		to_anybody(p, enq_flags);
-		return;
-	}
-	/* Until the service ends nobody is rid of the scheduler: that took minutes in a crowd. */
-	if (p->tgid == service && (p->signal->flags & SIGNAL_GROUP_EXIT)) {
-		t->cpus = cpus_of(p);
-		scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, BE_SLICE, enq_flags | SCX_ENQ_PREEMPT);
 		return;
 	}
 	if ((enq_flags & (SCX_ENQ_WAKEUP | SCX_ENQ_CPU_SELECTED)) == SCX_ENQ_WAKEUP)

@@ -113,7 +113,7 @@ struct shell {
 	struct ob ob;
 	u32 lock; /* 1: held */
 	u32 pad;
-	u64 bound;                          /* CPUs that run a kernel thread bound to them */
+	u64 bound;                          /* CPUs that run who goes ahead (is_ahead) */
 	u64 gone;                           /* CPUs that have, of which the core is to learn */
 	struct ob_task OB_ARENA *tasks;     /* pool */
 	struct ob_beats OB_ARENA *beats;    /* pool, one for each task */

@@ -38,7 +38,7 @@ void BPF_STRUCT_OPS(onbeat_running, struct task_struct *p)
 	/* With somebody in its queue the CPU does not come to pick. */
 	alarm_keep(cpu);
 	exile_begin(cpu);
-	if (is_bound(p) && !(t && t->picked)) {
+	if (is_ahead(p) && !(t && t->picked)) {
 		__sync_fetch_and_or(&shell->bound, OB_BIT(cpu));
 		return;
 	}

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use onbeat_client::{Params, Service};
 use onbeat_model::protocol::{Request, Response};
 
-use crate::guest::{self, fact, finish, part, signal, soon, start, state};
+use crate::guest::{self, fact, finish, part, pin_to, signal, soon, start, state};
 
 pub const MS: u64 = 1_000_000;
 const CPU_1: &str = "/sys/devices/system/cpu/cpu1/online";
@@ -59,6 +59,23 @@ pub fn real_time() {
     assert!(status.success(), "{words}");
     fact("rt-words", words);
     fact("rt-state", state());
+    killed();
+}
+
+/// How long one takes to end whose threads are all on one CPU, beside a crowd of loops.
+fn killed() {
+    let scheduler = scheduler(&[]);
+    let crowd: Vec<i32> = (0..30).map(|_| guest::child(|| guest::burn())).collect();
+    let threads = fs::read_dir(format!("/proc/{}/task", scheduler.id())).unwrap();
+    for thread in threads {
+        pin_to(thread.unwrap().file_name().to_str().unwrap().parse().unwrap(), 0);
+    }
+    let begin = Instant::now();
+    signal(&scheduler, libc::SIGKILL);
+    soon(|| state() == "disabled");
+    fact("rt-killed", begin.elapsed().as_secs_f64());
+    guest::kill(&crowd);
+    finish(scheduler);
 }
 
 fn scheduler(options: &[&str]) -> Child {
