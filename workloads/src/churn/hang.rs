@@ -11,7 +11,7 @@ use std::time::Duration;
 use crate::sys::{self, Class};
 
 /// Frames shown of a stack.
-const FRAMES: usize = 8;
+const FRAMES: usize = 16;
 
 /// Looks around when it is not dropped in time.
 #[derive(Debug)]
@@ -70,12 +70,14 @@ fn look() -> String {
             let show = |x: Option<&&str>| x.copied().unwrap_or("?").to_owned();
             let _ = write!(
                 text,
-                "\n  {} {name} {state}, CPU {}, nice {}",
+                "\n  {} {name} {state}, CPU {}, nice {}, ran {} ns",
                 tid.display(),
                 show(cpu),
-                show(nice)
+                show(nice),
+                read("schedstat").split(' ').next().unwrap_or("?")
             );
-            if state != "R" || sees_to {
+            // Who runs for ever is best known by what it goes through.
+            if state != "R" || sees_to || name.starts_with("scx_") {
                 let stack = read("stack");
                 let frames = stack.lines().filter_map(|line| line.split_whitespace().nth(1));
                 let _ = write!(text, ": {}", frames.take(FRAMES).collect::<Vec<_>>().join(" "));

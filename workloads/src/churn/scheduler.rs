@@ -16,6 +16,8 @@ use crate::sys::{self, Class};
 const STATE: &str = "/sys/kernel/sched_ext/state";
 /// Loading takes seconds in emulation.
 const LOADING: Duration = Duration::from_secs(60);
+/// Who hangs where is looked at before the kernel's watchdog takes it out, which clears all that up.
+const UNLOADING: Duration = Duration::from_secs(4);
 /// Lines of its log that the story shows.
 const LAST_LINES: usize = 60;
 
@@ -95,7 +97,7 @@ impl Scheduler {
         // SAFETY: our own child, not waited for.
         unsafe { libc::kill(child.id() as i32, signal) };
         let begin = Instant::now();
-        let watch = Watch::after(LOADING / 4, "a scheduler that is to end");
+        let watch = Watch::after(UNLOADING, "a scheduler that is to end");
         let status = loop {
             if let Some(status) = child.try_wait()? {
                 break status;
