@@ -289,7 +289,7 @@ fn nor_one_that_is_bound_to_a_cpu_beside_those_that_are() {
 /// its part beside loops, and they what they use.
 #[test]
 fn nor_one_with_friends_that_use_next_to_nothing() {
-    let each = |loops: usize, friends: usize, weight: u64, order| {
+    let each = |place: u64, cpus: usize, loops: usize, friends: usize, weight: u64, order| {
         let mut most = (0.0, String::new());
         for (period, works, uses) in
             [300, 1100, 2050, 4100, 8100, 10000, 30000].into_iter().flat_map(|period| {
@@ -301,27 +301,37 @@ fn nor_one_with_friends_that_use_next_to_nothing() {
             let rhythm = |work| Rhythm { first: 0, works: vec![work], pauses: vec![period] };
             let threads = vec![rhythm(uses); friends].into_iter().chain([rhythm(works)]).collect();
             let program = Program { helped: Some(NICE_0), ..Program::of(threads) };
-            let scene = Scene::weighed(weight, loops, NICE_0);
-            let had: u64 = had_beside(order, &program, scene.place, 1, &scene.loops).iter().sum();
+            let at = |cpus, weight| Place { cpus, weight };
+            let others = vec![at((1 << cpus) - 1, NICE_0); loops];
+            let had = had_beside(order, &program, at(place, weight), cpus, &others);
+            let had: u64 = had.iter().sum();
             let used = friends as u64 * uses.min(period) * 10 * SECOND / period;
-            let due = (10 * SECOND) as f64 / (loops + 1) as f64 + used as f64;
+            let due = (cpus as u64 * 10 * SECOND) as f64 / (loops + 1) as f64 + used as f64;
             if had as f64 / due > most.0 {
                 most = (had as f64 / due, format!("{works} every {period} us, friends {uses}"));
             }
         }
-        println!("{:.4} {order} {friends} friends of {weight} beside {loops}: {}", most.0, most.1);
+        println!(
+            "{:.4} {order} {friends} friends of {weight} on {place} of {cpus} CPUs beside {loops}: {}",
+            most.0, most.1
+        );
         most.0
+    };
+    let hold = |place, cpus, loops, friends, weight| {
+        for order in [Others::Fair, Others::Berate] {
+            let most = each(place, cpus, loops, friends, weight, order);
+            assert!(most <= TWO_PER_CENT, "{order}, {friends} of {weight} beside {loops}: {most}");
+        }
     };
     for (loops, friends) in [(1, 1), (1, 3), (1, 10), (4, 3), (4, 10)] {
         for weight in [weight(19), weight(10), NICE_0] {
-            for order in [Others::Fair, Others::Berate] {
-                let most = each(loops, friends, weight, order);
-                assert!(
-                    most <= TWO_PER_CENT,
-                    "{order}, {friends} of {weight} beside {loops}: {most}"
-                );
-            }
+            hold(1, 1, loops, friends, weight);
         }
+    }
+    // All on two CPUs, or they on one of these.
+    for place in [1, 3] {
+        hold(place, 2, 3, 3, weight(19));
+        hold(place, 2, 9, 10, weight(19));
     }
 }
 
