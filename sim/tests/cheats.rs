@@ -285,6 +285,17 @@ fn nor_one_that_is_bound_to_a_cpu_beside_those_that_are() {
     bound(&APART, TWO_PER_CENT, SEED, 10);
 }
 
+/// It may run on eight CPUs, of which one is on line: beside loops that share that it leads by no more for the others.
+#[test]
+fn nor_one_that_may_run_on_cpus_that_are_off_line() {
+    for loops in [2, 4] {
+        let place = |cpus| Place { cpus, weight: NICE_0 };
+        let scene = Scene { cpus: 1, place: place(0xff), loops: vec![place(1); loops] };
+        let hunt = Hunt { way: Way::Alone, threads: 1, seed: SEED, generations: 20 };
+        hunt.finds_none(&scene, TWO_PER_CENT);
+    }
+}
+
 /// They wake by the same clock, just before it, and wait while it is seen where it stands among those who do. It has
 /// its part beside loops, and they what they use.
 #[test]
