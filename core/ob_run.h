@@ -24,7 +24,9 @@ OB_FN void ob_run(ob_p ob OB_ARG, u32 cpu, ob_task_p t OB_ARG, u64 now)
 	if (c->draws)
 		sv = (ob_server_p)ob_draw_begins(ob, c, t) ?: sv;
 	c->server = sv;
-	if (!t->server)
+	if (t->server)
+		ob->reserved |= OB_BIT(cpu);
+	else
 		ob_others_begin(ob, c, t);
 	if (sv) {
 		/* It was best effort's turn, but this one has joined a reservation on its way. */
@@ -102,6 +104,7 @@ OB_FN void ob_stop(ob_p ob OB_ARG, u32 cpu, u64 reason, u64 now)
 	ob_emit(ob, now, OB_KC(OB_EV_STOP, cpu), OB_TS(t->tid, sv ? sv->id : OB_NONE), reason, 0);
 	c->curr = OB_NULL;
 	c->server = OB_NULL;
+	ob->reserved &= ~OB_BIT(cpu);
 	t->turn += now > c->started ? now - c->started : 0;
 	/* It has been picked already that nobody follows. */
 	c->use = c->key == OB_KEY_IDLE ? OB_USE_OTHER : OB_USE_SWITCH;

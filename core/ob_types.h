@@ -348,7 +348,8 @@ struct ob {
 	u64 notable; /* of those, who may be worth a look before a slice is over (ob_others_look) */
 	u64 engaged; /* reservations that have threads */
 	u64 online;
-	u64 idle; /* CPUs with nothing to run that nobody has been sent to yet (ob_idle_set) */
+	u64 idle;     /* CPUs with nothing to run that nobody has been sent to yet (ob_idle_set) */
+	u64 reserved; /* CPUs that run threads of reservations */
 	/* Effects, collected during a call; the shell carries them out and clears them. */
 	u64 kick;                 /* CPUs that must pick again */
 	u64 rearm;                /* CPUs whose timer changed */

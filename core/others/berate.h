@@ -65,10 +65,10 @@ OB_INLINE u64 ob_berate_margin(ob_p ob)
 #define OB_BERATE_MOST_LEAD (OB_BERATE_FAR - OB_BERATE_OVER)
 
 /* On how many CPUs those are that `t` shares its CPUs with: if it is bound, all of the others may
- * be where it is. */
+ * be where it is, and none is where a reservation runs. */
 OB_INLINE u64 ob_berate_shares(ob_p ob, ob_task_p t)
 {
-	return ob_max(ob_count(ob->online & t->may), 1);
+	return ob_max(ob_count(ob->online & ~ob->reserved & t->may), 1);
 }
 
 /* The same where the stack has room for a call. */

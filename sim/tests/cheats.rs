@@ -4,7 +4,9 @@
 //! name of others' schedulers: work in phase with the clock, use that is not accounted for, sleep just before a quantum
 //! ends.
 
-use crate::common::rhythm::{MS, Place, Program, Rhythm, SECOND, Way, had_beside};
+use crate::common::rhythm::{
+    MS, Place, Program, Rhythm, SECOND, SHARE, Way, had_beside, had_beside_reserved,
+};
 use onbeat_model::others::Others;
 use onbeat_sim::{NICE_0, weight};
 
@@ -293,6 +295,29 @@ fn nor_one_that_may_run_on_cpus_that_are_off_line() {
         let scene = Scene { cpus: 1, place: place(0xff), loops: vec![place(1); loops] };
         let hunt = Hunt { way: Way::Alone, threads: 1, seed: SEED, generations: 20 };
         hunt.finds_none(&scene, TWO_PER_CENT);
+    }
+}
+
+/// Nor where reservations take all of most CPUs, which are none for those beside whom it leads.
+#[test]
+fn nor_one_beside_reservations_that_fill_most_cpus() {
+    let rhythms = [(93, 30), (400, 100), (1000, 1000), (2000, 100), (20000, 5000), (45000, 1000)];
+    for (cpus, loops) in [(4, 2), (4, 4), (4, 8), (8, 2), (8, 4), (8, 16)] {
+        let place = Place { cpus: (1 << cpus) - 1, weight: NICE_0 };
+        let others = vec![place; loops];
+        for (works, pauses) in rhythms {
+            let rhythm = Rhythm { first: 0, works: vec![works], pauses: vec![pauses] };
+            let program = Program::of(vec![rhythm]);
+            for order in [Others::Fair, Others::Berate] {
+                let reserved = cpus - 1;
+                let had = had_beside_reserved(order, &program, place, cpus, &others, reserved);
+                let all = 1.0 + SHARE * reserved as f64;
+                let part = (all / (loops + 1) as f64).min(1.0) * (10 * SECOND) as f64;
+                let share = had.iter().sum::<u64>() as f64 / part;
+                println!("{share:.4} {order} {works} {pauses} us of {cpus} CPUs beside {loops}");
+                assert!(share <= TWO_PER_CENT, "{order}, {works} and {pauses} us: {share}");
+            }
+        }
     }
 }
 

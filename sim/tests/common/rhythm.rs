@@ -5,7 +5,7 @@ use onbeat_core::ffi;
 use onbeat_model::event::{Event, EventKind};
 use onbeat_model::others::Others;
 use onbeat_model::taskset::Overheads;
-use onbeat_sim::{Core, Detail, Engine, Load, NICE_0, NOBODY};
+use onbeat_sim::{Core, Detail, Engine, Load, NICE_0, NOBODY, Reservation};
 
 pub const US: u64 = 1_000;
 pub const MS: u64 = 1_000_000;
@@ -330,6 +330,9 @@ impl Rig<'_> {
                 self.pick(cpu);
             }
         }
+        if self.core.alarm_at() <= self.now {
+            self.core.alarm(self.now);
+        }
         while let Some(cpu) = self.core.take_kick() {
             self.pick(cpu as usize);
         }
@@ -337,7 +340,8 @@ impl Rig<'_> {
 
     /// When something is due next.
     fn next(&self) -> u64 {
-        let mut next = self.threads.iter().fold(NEVER, |next, thread| next.min(thread.wake));
+        let mut next = self.core.alarm_at();
+        next = self.threads.iter().fold(next, |next, thread| next.min(thread.wake));
         for (cpu, seat) in self.seats.iter().enumerate() {
             next = next.min(self.core.timer(cpu as u32));
             if seat.runs != NOBODY {
@@ -358,16 +362,40 @@ pub fn had_beside(
     cpus: usize,
     loops: &[Place],
 ) -> Vec<u64> {
+    had_beside_reserved(order, program, place, cpus, loops, 0)
+}
+
+/// Best effort's share of each CPU.
+pub const SHARE: f64 = 0.05;
+
+/// The same where reservations take all of so many of the CPUs, the last, but for best effort's share.
+pub fn had_beside_reserved(
+    order: Others,
+    program: &Program,
+    place: Place,
+    cpus: usize,
+    loops: &[Place],
+    reserved: usize,
+) -> Vec<u64> {
     let lines = program.threads.len();
-    let mut core = Core::new(cpus as u32, 1, 50, MS, 2 * lines + loops.len(), 0);
+    let first = 2 * lines + loops.len();
+    let share = (1000.0 * SHARE) as u32;
+    let mut core = Core::new(cpus as u32, cpus as u32, share, MS, first + reserved, 0);
     core.among_others(order.number());
+    for at in 0..reserved {
+        let (i, cpu) = (first + at, cpus - 1 - at);
+        core.init_task(i, 1 << cpu, NICE_0);
+        let of = super::reservation(10 * MS, 10 * MS, 1, ffi::OB_ORDER_EDF);
+        core.reserve(i, &Reservation { cpus: 1 << cpu, domain: cpu as u32, ..of });
+        core.ready(i, 0);
+    }
     let thread = Thread { does: Does::Sleeps, left: NEVER, forks: NEVER, wake: NEVER };
     let mut rig = Rig {
         core,
         now: 0,
         program,
         place,
-        threads: vec![thread; 2 * lines + loops.len()],
+        threads: vec![thread; first + reserved],
         steps: vec![0; lines],
         seats: vec![Seat { runs: NOBODY, since: 0, slice: NEVER }; cpus],
     };
