@@ -116,11 +116,17 @@ void BPF_STRUCT_OPS(onbeat_enqueue, struct task_struct *p, u64 enq_flags)
 	u64 now, cpus;
 
 	USE_ARENA();
-	/* Until the service ends nobody is rid of the scheduler: that took minutes in a crowd. */
-	if ((is_bound(p) && is_modest(t, scx_bpf_task_cpu(p))) || is_ending(p)) {
+	/* Until the service ends nobody is rid of the scheduler: that took minutes in a crowd. Whom
+	 * the core has picked, for a CPU that it may not have any more, goes through it once more.
+	 */
+	if (((is_bound(p) && is_modest(t, scx_bpf_task_cpu(p))) || is_ending(p)) &&
+	    !(t && OB_READ(t->picked))) {
 		if (!scx_bpf_task_running(p) && !(shell->bound & OB_BIT(scx_bpf_task_cpu(p))))
 			enq_flags |= SCX_ENQ_PREEMPT;
 		scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, BE_SLICE, enq_flags);
+		/* Nobody else is there: the CPU has picked nobody before it comes here. */
+		if (enq_flags & SCX_ENQ_LAST)
+			scx_bpf_kick_cpu(scx_bpf_task_cpu(p), 0);
 		return;
 	}
 	if (!t) {
