@@ -183,7 +183,7 @@ fn it_loads_and_serves_on_preempt_rt() {
     let share: f64 = facts["rt-share"].parse().unwrap();
     assert!((0.58..0.64).contains(&share), "25 ms in 41 ms give {share}");
     assert_eq!(facts["rt-state"], "disabled");
-    // Beside 30 loops its threads were interrupted for ever, until the watchdog took the scheduler out after 30 s.
+    // Beside 30 loops its threads were interrupted for ever: after 60 s it was still there.
     println!("killed, it ended after {} s", facts["rt-killed"]);
     let killed: f64 = facts["rt-killed"].parse().unwrap();
     assert!(killed < 1.0, "killed, it ended after {killed} s");
